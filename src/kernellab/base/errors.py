@@ -9,6 +9,8 @@ import difflib
 import sys
 from collections.abc import Iterable
 
+from kernellab.base.text import printable_lines
+
 
 class UserError(Exception):
     """A request that cannot be carried out. The message names the thing, the reason and the next step.
@@ -23,7 +25,8 @@ class UserError(Exception):
 
     def report(self) -> None:
         """Print it to standard error, in the same form in every process of a command."""
-        print(f"klab: {self.message}", *filter(None, [self.detail]), sep="\n", file=sys.stderr)
+        lines = [f"klab: {self.message}", *filter(None, [self.detail])]
+        print(*map(printable_lines, lines), sep="\n", file=sys.stderr)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -12,6 +12,13 @@ def printable(text: str, max_length: int | None = None) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
 
 
+def printable_lines(text: str) -> str:
+    """Several lines, each made safe as `printable` does."""
+    if text.isprintable():
+        return text
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def share_text(fraction: float) -> str:
     """A share in a sentence: `12 %`, or `less than 1 %`."""
     return "less than 1 %" if fraction < 0.01 else f"{100 * fraction:.0f} %"

@@ -123,7 +123,7 @@ class CodeRead(OpEvent, name="code"):
 
     def fold(self, record: Record) -> None:
         record["code"].append(cast(CodeJson, self.entry()))
-        record["code"].sort(key=lambda entry: entry["order"])
+        record["code"].sort(key=lambda entry: entry.get("order", []))
 
     def to_json(self) -> JsonObject:
         entry = super().to_json()

@@ -17,8 +17,8 @@ from kernellab.declaration.documents import CaseJson
 from kernellab.record.batteries import severity, with_verdict
 from kernellab.record.battery_events import OpEvent, SanitizerFinished, SearchFinished, TrialFinished
 from kernellab.record.event import CaseEvent
-from kernellab.record.journal import JOURNAL, Journal, fold
-from kernellab.record.reading import Line, events_of, head_of, read_journal
+from kernellab.record.journal import JOURNAL, Journal
+from kernellab.record.reading import Line, fold_lines, head_of, read_journal
 from kernellab.record.run_events import MachineDescribed, OpVoided, PlannedGroup, RunCompleted, RunStarted, WorkPlanned
 from kernellab.record.schema import SCHEMA, MergedRun, Record, Result
 
@@ -38,7 +38,7 @@ class _Run:
         lines = read_journal(folder)
         self.head = head_of(lines)
         self.lines = _without_voided(lines)
-        self.record: Record = fold(events_of(self.lines))
+        self.record: Record = fold_lines(self.lines, folder / JOURNAL)
         if not self.record["machine"]:
             raise UserError(f"{folder} ended before anything was planned: leave it out, or resume it")
         self.groups: dict[str, list[Result]] = {}

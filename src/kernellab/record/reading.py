@@ -5,15 +5,15 @@ An unreadable file is refused in one sentence that names the file, the place and
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from kernellab.base import shape
+from kernellab.base import json_files, shape
 from kernellab.base.errors import UserError
 from kernellab.base.json import JsonObject
 from kernellab.base.message import DamagedMessage, UnknownMessage
-from kernellab.record.event import Event
+from kernellab.record.consistency import find_contradiction
+from kernellab.record.event import CaseEvent, Event
 from kernellab.record.journal import JOURNAL, RUN, fold
 from kernellab.record.run_events import RunStarted
 from kernellab.record.schema import SCHEMA, Record
@@ -30,16 +30,18 @@ def read_journal(folder: Path) -> list[Line]:
     """The lines of a run's journal. A half-written last line, which a killed process leaves, is dropped."""
     path = folder / JOURNAL
     try:
-        texts = path.read_bytes().splitlines()
+        texts = json_files.read_bytes(path).splitlines()
     except OSError as error:
         raise UserError(f"no run at {folder}: {path.name} cannot be read ({error.strerror})") from None
+    except json_files.Refused as refused:
+        raise UserError(f"{path} is not read: {refused}") from None
     lines = []
     for number, text in enumerate(texts, 1):
         try:
-            entry = json.loads(text)
-        except ValueError:
+            entry = json_files.parse(text)
+        except json_files.Refused as refused:
             if number < len(texts):
-                raise UserError(f"{path} is damaged at line {number}: it is not JSON") from None
+                raise UserError(f"{path} is damaged at line {number}: {refused}") from None
             break
         lines.append(_line(entry, f"{path} is damaged at line {number}"))
     head = lines[0].event if lines else None
@@ -63,31 +65,41 @@ def events_of(lines: list[Line]) -> list[Event]:
     return [line.event for line in lines if line.event is not None]
 
 
+def fold_lines(lines: list[Line], journal: Path) -> Record:
+    """The record of the lines of a journal. Refused if it contradicts itself."""
+    record = fold(events_of(lines))
+    _refuse_contradictions(record, journal)
+    return record
+
+
 def _line(entry: object, problem: str) -> Line:
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
         raise UserError(f"{problem}: it is not an event")
     try:
-        return Line(entry, Event.parse(entry))
+        event = Event.parse(entry)
     except UnknownMessage:
         return Line(entry, None)
     except DamagedMessage as damage:
         if entry["event"] == "run":  # of a newer version perhaps, which is the better message
             _refuse_newer(entry.get("schema"), Path(problem.split(" is damaged")[0]))
         raise UserError(f"{problem}: {damage}") from None
+    if isinstance(event, CaseEvent) and event.case is None:
+        raise UserError(f"{problem}: `{event.message_name}` has no `case`")
+    return Line(entry, event)
 
 
 def load(path: Path) -> Record:
     """A record from a run's folder, its run.json or its journal. Where both exist the journal is read."""
     folder = path if path.is_dir() else path.parent
     if (folder / JOURNAL).exists() and path.name != RUN:
-        return fold(events_of(read_journal(folder)))
+        return fold_lines(read_journal(folder), folder / JOURNAL)
     file = path / RUN if path.is_dir() else path
     try:
-        document = json.loads(file.read_bytes())
+        document = json_files.parse(json_files.read_bytes(file))
     except OSError as error:
         raise UserError(f"no record at {path}: {error.strerror}") from None
-    except ValueError:
-        raise UserError(f"{file} is damaged: it is not JSON") from None
+    except json_files.Refused as refused:
+        raise UserError(f"{file} is damaged: {refused}") from None
     if not isinstance(document, dict) or "schema" not in document or not isinstance(document.get("results"), list):
         raise UserError(f"{file} is not a kernellab record")
     _refuse_newer(document["schema"], file)
@@ -107,7 +119,15 @@ def _validate(document: JsonObject, file: Path) -> Record:
             problem = f"it has no `{key}`" if shape.is_required(Record, key) and key not in document else None
         if problem:
             raise UserError(f"{file} is damaged: {problem}")
-    return cast(Record, document)
+    record = cast(Record, document)
+    _refuse_contradictions(record, file)
+    return record
+
+
+def _refuse_contradictions(record: Record, file: Path) -> None:
+    problem = find_contradiction(record)
+    if problem:
+        raise UserError(f"{file} is damaged: {problem}")
 
 
 def _upgrade(document: JsonObject) -> JsonObject:
@@ -131,5 +151,7 @@ def _upgrade(document: JsonObject) -> JsonObject:
 
 
 def _refuse_newer(schema: object, path: Path) -> None:
-    if not isinstance(schema, int) or schema > SCHEMA:
+    if not isinstance(schema, int) or schema < 1:
+        raise UserError(f"{path} is not a kernellab record: its schema is {schema!r:.40}")
+    if schema > SCHEMA:
         raise UserError(f"{path} has schema {schema}, this kernellab reads up to {SCHEMA}: update kernellab")

@@ -14,8 +14,8 @@ def detail_lines(result: Result) -> list[str]:
     lines += [f"memory, {pass_name}: {_memory(sizes)}" for pass_name, sizes in result["memory"].items()]
     if result["built"]:
         lines += _build_lines(result["built"])
-    if result["inside"]:
-        allocations = result["inside"]["allocations"]
+    allocations = (result["inside"] or {}).get("allocations")
+    if allocations:
         total = numbers.memory(allocations["bytes"])
         lines.append(f"inside a call: {count(allocations['count'], 'allocation')}, {total}")
     return lines
@@ -32,7 +32,7 @@ def _series_line(entry: TimeSeries) -> str:
     ]
     looks, warmups = entry.get("looks"), entry.get("warmups")
     if looks is not None and warmups:
-        end = "decided" if entry["decided"] else "out of time"
+        end = "decided" if entry.get("decided") else "out of time"
         parts.append(f"{count(warmups, 'warm-up')}, {end} after {count(len(looks), 'look')}")
     parts += _telemetry_ranges(entry.get("telemetry") or {})
     return "; ".join(parts)
@@ -57,11 +57,12 @@ def _memory(sizes: MemoryJson) -> str:
 
 def _build_lines(built: BuiltJson) -> list[str]:
     lines = []
-    if "compile" in built:
-        compilation = built["compile"]
+    compilation = built.get("compile")
+    if compilation:
         lines.append(
-            f"torch.compile: {compilation['seconds']:.1f} s, {count(compilation['graphs'], 'graph')}, "
-            f"{count(compilation['recompiles'], 'recompile')}, {count(compilation['graph_breaks'], 'graph break')}"
+            f"torch.compile: {compilation.get('seconds', 0.0):.1f} s, {count(compilation.get('graphs', 0), 'graph')}, "
+            f"{count(compilation.get('recompiles', 0), 'recompile')}, "
+            f"{count(compilation.get('graph_breaks', 0), 'graph break')}"
         )
     for choice in built["tuned"]:
         config = ", ".join(f"{name}={value}" for name, value in choice["config"].items())
