@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
-from kernellab.cli import profile_counters, profile_programs, profile_recording, profile_traces
 from kernellab.cli.options import add_device_option, add_json_option, choose, require_positive
+from kernellab.cli.profiling import counters, programs, recording, traces
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
@@ -52,23 +52,23 @@ def arguments(parser: Parser) -> None:
     )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/WHEN-profile-NAME)")
     add_json_option(parser)
-    profile_programs.add_options(parser)
-    profile_counters.add_options(parser)
+    programs.add_options(parser)
+    counters.add_options(parser)
     parser.epilog = "Named dims of an op are options too: --N 1024. Without a GPU the CPU is profiled."
 
 
 def run(args: argparse.Namespace) -> int:
     _check_options(args)
-    if profile_counters.opens_reports(args):
-        return profile_counters.open_reports(args)
+    if counters.opens_reports(args):
+        return counters.open_reports(args)
     if args.open or args.compare:
-        return profile_traces.run(args)
+        return traces.run(args)
     if args.tool == "ncu":
-        return profile_counters.run(args)
-    program = profile_programs.plan(args)
-    if isinstance(program, profile_programs.SizeStudy):
-        return profile_recording.run_study(args, program)
-    return profile_recording.run(args, program)
+        return counters.run(args)
+    program = programs.plan(args)
+    if isinstance(program, programs.SizeStudy):
+        return recording.run_study(args, program)
+    return recording.run(args, program)
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -78,7 +78,7 @@ def _check_options(args: argparse.Namespace) -> None:
         choose("--sort", args.sort, SORTS)
     if args.tool is not None:
         choose("--with", args.tool, _TOOLS)
-    profile_counters.check_options(args)
+    counters.check_options(args)
     require_positive("--rows", args.rows)
     require_positive("--name-width", args.name_width)
     if args.open and args.compare:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import file_name
-from kernellab.cli import profile_programs
 from kernellab.cli.options import absolute_target, print_json
+from kernellab.cli.profiling import programs
 from kernellab.cli.run_folder import create_folder, create_journal, display_path
 from kernellab.declaration.case_request import parse_sizes
 
@@ -51,7 +51,7 @@ def check_options(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     from kernellab.running.parent import nsight_compute as ncu
 
-    if args.module or not args.target or args.target[0] == "mlp" or profile_programs.is_script(args.target[0]):
+    if args.module or not args.target or args.target[0] == "mlp" or programs.is_script(args.target[0]):
         raise UserError("--with ncu counts the launches of an op: klab profile --with ncu gelu")
     if args.schedule:
         raise UserError("--schedule is for traces: ncu counts one call")
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     request = _request(args)
     name = request["target"]["op"] or Path(args.target[0]).stem
     path = ncu.require_tool(request, name)
-    settings = profile_programs.settings_for(args, absolute_target(args.target[0]))
+    settings = programs.settings_for(args, absolute_target(args.target[0]))
     journal = create_journal(args.out, settings, "profile-ncu-")
     artifacts = journal.folder / "artifacts"
     count = _count_grids if "grids" in request else _count_impls
@@ -92,7 +92,7 @@ def open_reports(args: argparse.Namespace) -> int:
 def _request(args: argparse.Namespace) -> OpRequest:
     """The request to count one call of each implementation, or a sweep over grids."""
     if not args.grids:
-        request = profile_programs.op_request(args)
+        request = programs.op_request(args)
         request["do"] = "count"
         return request
     if args.target[0] != "square":
@@ -109,7 +109,7 @@ def _request(args: argparse.Namespace) -> OpRequest:
     if len(grids) * len(threads) > _MOST_LAUNCHES:
         raise UserError(f"{len(grids) * len(threads)} launches are too many to count: at most {_MOST_LAUNCHES}")
     args.shape, args.dtype = args.shape or [_SHAPE], args.dtype or [_DTYPE]
-    request = profile_programs.op_request(args)
+    request = programs.op_request(args)
     request |= {"do": "grids", "grids": list(dict.fromkeys(grids)), "blocks": list(dict.fromkeys(threads))}
     return request
 

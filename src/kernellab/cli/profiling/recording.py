@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli.options import print_json
-from kernellab.cli.profile_traces import table_options
+from kernellab.cli.profiling.traces import table_options
 from kernellab.cli.run_folder import create_journal, display_path
 
 if TYPE_CHECKING:
     from kernellab.analysis.ranks import RanksDocument
-    from kernellab.cli.profile_programs import PlannedProgram, SizeStudy
+    from kernellab.cli.profiling.programs import PlannedProgram, SizeStudy
     from kernellab.reporting.profiles.recording import TraceProfile
     from kernellab.running.parent.profiling import ProgramOutcome
 

@@ -1,0 +1,1 @@
+"""What `klab profile` does: choose a program, record it, count its launches, open traces that exist."""
