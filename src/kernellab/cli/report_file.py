@@ -1,0 +1,85 @@
+"""The file `report.html`: from which runs it is made, where it is written, and what it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernellab.base.errors import UserError
+from kernellab.base.paths import replace_file
+
+if TYPE_CHECKING:
+    from kernellab.record.derived import DerivedRecord
+    from kernellab.reporting.report.parts.section import Run
+
+NAME = "report.html"
+_PACKAGES = ("jinja2", "plotly")
+
+
+def missing_packages() -> str:
+    """`jinja2 and plotly`, those of them that are not installed; empty where nothing is missing."""
+    return " and ".join(name for name in _PACKAGES if importlib.util.find_spec(name) is None)
+
+
+def remedy(runs: Sequence[str]) -> str:
+    """How to make the report in spite of missing packages."""
+    command = f"klab report {shlex.join(runs)}"
+    return f"pip install {' '.join(_PACKAGES)}, or copy the run to a machine that has them; then {command}"
+
+
+def default_path(sources: Sequence[Path]) -> Path:
+    """`report.html` in the folder of a run; in the current folder for several runs."""
+    if len(sources) > 1:
+        return Path(NAME)
+    return (sources[0] if sources[0].is_dir() else sources[0].parent) / NAME
+
+
+def load(sources: Sequence[Path]) -> list[Run]:
+    """The runs of a report: several are joined into one where `klab merge` joins them."""
+    from kernellab.record.reading import load as load_record
+    from kernellab.record.verdict import derive
+    from kernellab.reporting.report.parts.section import Run
+
+    records = [load_record(source) for source in sources]
+    folders = [source if source.is_dir() else source.parent for source in sources]
+    joined = _join(folders) if len(sources) > 1 else None
+    if joined is not None:
+        return [Run(joined, folders)]
+    return [Run(derive(record), [folder]) for record, folder in zip(records, folders, strict=True)]
+
+
+def _join(folders: Sequence[Path]) -> DerivedRecord | None:
+    """The record of the joined run; None where the runs cannot be joined."""
+    from kernellab.record.merge import merge
+    from kernellab.record.verdict import derive
+
+    with tempfile.TemporaryDirectory(prefix="kernellab-report-") as folder:
+        try:
+            return derive(merge(folders, Path(folder) / "joined", ["klab", "report", *map(str, folders)]))
+        except UserError:
+            return None
+
+
+def json_document(runs: Sequence[Run]) -> object:
+    """The record with its verdicts and findings; a list of records where runs could not be joined."""
+    from kernellab.explaining.document import add_findings
+
+    for run in runs:
+        add_findings(run.record)
+    return runs[0].record if len(runs) == 1 else [run.record for run in runs]
+
+
+def write(runs: Sequence[Run], file: Path) -> None:
+    """Writes the report. Refused in a sentence where the file cannot be written."""
+    from kernellab.reporting.report.document import report
+
+    text = report(runs)
+    try:
+        # A stranger's run may hold a link of this name: it is replaced, not followed.
+        replace_file(file, text.encode(errors="replace"))
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from None

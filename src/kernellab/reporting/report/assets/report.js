@@ -1,0 +1,2 @@
+// Says that the page is ready.
+document.documentElement.dataset.ready = "yes";

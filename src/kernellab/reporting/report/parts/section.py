@@ -1,0 +1,53 @@
+"""A section of a report: what a template shows of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernellab.base.json import JsonObject
+from kernellab.record.derived import DerivedRecord
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as sections read it: its record with the verdicts, and the folders that may hold its files.
+
+    `prefix` begins the ids of its sections and figures, which are unique in a document of several runs.
+    """
+
+    record: DerivedRecord
+    folders: Sequence[Path] = ()
+    prefix: str = ""
+
+    def file(self, name: str) -> Path | None:
+        """A file that the record names, if it lies inside a folder of the run."""
+        for folder in self.folders:
+            try:
+                root, path = folder.resolve(), (folder / name).resolve()
+                if path.is_relative_to(root) and path.is_file():
+                    return path
+            except (OSError, ValueError):  # a name that no file can have
+                continue
+        return None
+
+
+@dataclass(frozen=True)
+class Section:
+    """`template` is a file in `templates/`; it reads `values`. `figures` are Plotly's, by the id of their place.
+
+    `styles` and `scripts` are files in `assets/` that this section needs; `data` is read by scripts, by id.
+    """
+
+    name: str
+    title: str
+    template: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    figures: Mapping[str, JsonObject] = field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)
+    styles: Sequence[str] = ()
+    scripts: Sequence[str] = ()
+
+
+MakeSection = Callable[[Run], Section | None]  # None: the run has nothing to show there

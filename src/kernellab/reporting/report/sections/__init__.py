@@ -1,0 +1,15 @@
+"""The sections of a report, one module each, in the order they appear.
+
+In: a run. Out: a `Section`, or None where the run has nothing to show. A new section is a module here, a template, and
+one entry of `SECTIONS`.
+"""
+
+from collections.abc import Sequence
+
+from kernellab.reporting.report.parts.section import MakeSection
+from kernellab.reporting.report.sections import answer, environment
+
+SECTIONS: Sequence[MakeSection] = (
+    answer.section,
+    environment.section,
+)
