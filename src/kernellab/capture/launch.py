@@ -67,6 +67,17 @@ class Launch:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     @property
+    def source_text(self) -> str:
+        """All sources in one text, an empty line between two."""
+        return "\n\n".join(source.text.rstrip("\n") for source in self.sources) + "\n"
+
+    @property
+    def source_lines(self) -> list[int]:
+        """The line of `source_text` where each source begins."""
+        lengths = [source.text.rstrip("\n").count("\n") + 2 for source in self.sources]
+        return [1 + sum(lengths[:number]) for number in range(len(lengths))]
+
+    @property
     def constants(self) -> Mapping[str, JsonValue]:
         """Triton's constexprs."""
         constants = self.config.get("constexprs")

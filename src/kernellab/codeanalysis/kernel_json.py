@@ -102,6 +102,7 @@ class SourceJson(TypedDict):
     name: Annotated[str, ""]
     file: Annotated[str, ""]
     first_line: Annotated[int, ""]
+    text_line: NotRequired[Annotated[int, "where it begins in the text of all sources that the run keeps"]]
     lines: NotRequired[Annotated[int, "lines of code"]]
 
 

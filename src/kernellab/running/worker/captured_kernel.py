@@ -84,8 +84,14 @@ def _describe_parameter(parameter: Parameter) -> ParameterJson:
 def _describe_sources(launch: Launch) -> list[SourceJson]:
     count = c_lines if launch.kind == "cuda" else python_lines
     return [
-        {"name": source.name, "file": source.file, "first_line": source.first_line, "lines": count(source.text)}
-        for source in launch.sources
+        {
+            "name": source.name,
+            "file": source.file,
+            "first_line": source.first_line,
+            "text_line": line,
+            "lines": count(source.text),
+        }
+        for source, line in zip(launch.sources, launch.source_lines, strict=True)
     ]
 
 

@@ -192,7 +192,7 @@ class Inspector:
         texts: dict[str, str | bytes] = {**launch.code, "sass": sass}
         if launch.sources:
             suffix = "cu" if launch.kind == "cuda" else "py"
-            texts[suffix] = "\n\n".join(source.text.strip("\n") for source in launch.sources) + "\n"
+            texts[suffix] = launch.source_text
         return self._write_files(impl, f"{self.gpu.arch}-{_shorten(launch.kernel)}", texts)
 
     def _write_files(self, impl: Impl, name: str, texts: Mapping[str, str | bytes]) -> dict[str, str]:
