@@ -194,7 +194,7 @@ def listing_of(kernel: InspectedKernel, folder: Path) -> Listing:
 
 
 def _configuration(kernel: InspectedKernel) -> str:
-    from kernellab.reporting.terminal.inspection import describe_configuration
+    from kernellab.reporting.sentences.configuration import describe_configuration
 
     return describe_configuration(kernel["tuned"], kernel["config"])
 

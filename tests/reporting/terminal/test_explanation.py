@@ -10,8 +10,9 @@ from kernellab.explaining.run_explanation import explain_run
 from kernellab.explaining.subject_reader import read_subjects
 from kernellab.findings.finding import WEIGHTS
 from kernellab.record.verdict import derive
-from kernellab.reporting.terminal import explanation as report
-from kernellab.reporting.terminal.explanation import fact_lines, headline, show
+from kernellab.reporting.sentences import explanation as sentences
+from kernellab.reporting.sentences.explanation import fact_lines, headline
+from kernellab.reporting.terminal.explanation import show
 from support.explain_records import CHAIN_TRAFFIC, code_entry, code_kernel, record, result, tuned_entry
 from support.subjects import GOOD_KERNEL, LIMIT_US, found_rules, kernel, subject
 
@@ -52,7 +53,7 @@ def test_of_an_autotuned_kernel_the_configuration_is_named():
 
 @pytest.mark.parametrize("confidence", WEIGHTS)
 def test_every_confidence_has_a_description(confidence):
-    assert report._CONFIDENCE[confidence]
+    assert sentences._CONFIDENCE[confidence]
 
 
 def shown(of_record, **options):

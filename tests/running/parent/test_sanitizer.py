@@ -11,6 +11,7 @@ import pytest
 
 from kernellab.record import verdict
 from kernellab.record.batteries import sanitizer_verdicts
+from kernellab.reporting.sentences import sanitizer
 from kernellab.reporting.terminal import sanitizer as report
 from kernellab.reporting.text.console import console
 from kernellab.running.parent.sanitizer import impls_to_sanitize
@@ -32,7 +33,7 @@ def test_a_clean_implementation_is_ok(standin, tmp_path, capsys):
     text = (tmp_path / "run" / entry["log"]).read_text()
     assert "half a line without an end" in text
     report.show([entry], console(), verbose=False)
-    assert report.closing([entry]) == ["1 implementation under memcheck: nothing found."]
+    assert sanitizer.closing([entry]) == ["1 implementation under memcheck: nothing found."]
     assert "python-fine" in capsys.readouterr().out
 
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, NotRequired, TypedDict
 
 from rich.console import Console
 from rich.text import Text
 
-from kernellab.base.json import JsonObject, JsonValue
+from kernellab.base.json import JsonObject
 from kernellab.codeanalysis.kernel_json import (
     AccessJson,
     KernelJson,
@@ -23,6 +23,7 @@ from kernellab.codeanalysis.kernel_json import (
 from kernellab.declaration.documents import CaseJson
 from kernellab.gpumodel.occupancy import describe_limiters
 from kernellab.record.schema import CodeJson, Record
+from kernellab.reporting.sentences.configuration import describe_configuration
 from kernellab.reporting.terminal.code import print_indented
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.table import Column, Row, Table, print_table
@@ -235,18 +236,6 @@ def _describe_occupancy(occupancy: OccupancyJson) -> str:
         return "cannot launch"
     limiters = describe_limiters(occupancy.get("limiters") or [occupancy["limiter"]])
     return words.percent(occupancy["fraction"]) + ("" if occupancy["fraction"] >= 1 else f", {limiters}")
-
-
-def describe_configuration(tuned: Sequence[int] | None, config: Mapping[str, JsonValue]) -> str:
-    """What a tuner chose, by the names in the source: `BLOCK=256 num_warps=4`. Empty for a kernel without a tuner."""
-    if not tuned:
-        return ""
-    constants = config.get("constexprs")
-    options = {name: value for name, value in config.items() if name != "constexprs"}
-    if options.get("num_ctas") == 1:  # no clusters
-        del options["num_ctas"]
-    values = {**(constants if isinstance(constants, dict) else {}), **options}
-    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def describe_parameters(kernel: InspectedKernel) -> Iterator[str]:

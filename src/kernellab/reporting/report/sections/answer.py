@@ -1,12 +1,10 @@
-"""The answer in words: which implementation is fastest, what is right, and what is not."""
+"""The answer in words, for each op: which implementation is fastest, what is right, and what is not."""
 
 from __future__ import annotations
 
 from kernellab.reporting.report.parts.section import Run, Section
-from kernellab.reporting.terminal import battery, results, sanitizer
+from kernellab.reporting.sentences.answer import answers, examined
 
 
 def section(run: Run) -> Section | None:
-    record = run.record
-    lines = results.closing(record) + battery.closing(record["batteries"]) + sanitizer.closing(record["sanitized"])
-    return Section("answer", "Answer", "answer.html", {"lines": lines})
+    return Section("answer", "Answer", "answer.html", {"answers": answers(run.record), "lines": examined(run.record)})
