@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from kernellab.stats.student import t_quantile
+
 CONFIDENCE = 0.99
 FEWEST, SPAN = 5, 8  # least number of sizes, and least factor between the smallest and the largest, for a fit
 _PER_SIDE = 3  # least number of points on each side of a change
@@ -71,34 +73,6 @@ def fit(points: Iterable[Point]) -> Fit | None:
     return Fit(whole, below, above)
 
 
-def t_quantile(dof: int, confidence: float = CONFIDENCE) -> float:
-    """The t such that |Student's t| ≤ t with this probability.
-
-    For integer degrees of freedom, the distribution is a finite sum in the angle atan(t/√dof), which grows with t.
-    Bisection finds the angle.
-    """
-    low, high = 0.0, math.pi / 2
-    for _ in range(80):
-        angle = (low + high) / 2
-        if _probability_within(angle, dof) < confidence:
-            low = angle
-        else:
-            high = angle
-    return math.sqrt(dof) * math.tan((low + high) / 2)
-
-
-def _probability_within(angle: float, dof: int) -> float:
-    """P(|t| ≤ √dof · tan(angle)): Abramowitz and Stegun 26.7.3 and 26.7.4."""
-    cosine, odd = math.cos(angle), dof % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for k in range(1 + odd, dof, 2):
-        total += term
-        term *= k / (k + 1) * cosine * cosine
-    total *= math.sin(angle)
-    return 2 / math.pi * (angle + total) if odd else total
-
-
 class _Line:
     """Least squares through points in logarithms. `residual` is the sum of squared residuals."""
 
@@ -112,7 +86,7 @@ class _Line:
 
     def growth(self, residual: float, dof: int, noise: float) -> Growth:
         """The slope with its interval, from the residuals, or from the points' own noise if that is larger."""
-        half_width = t_quantile(dof) * math.sqrt(max(residual / dof, noise) / self.width)
+        half_width = t_quantile(dof, CONFIDENCE) * math.sqrt(max(residual / dof, noise) / self.width)
         return Growth(self.slope, self.slope - half_width, self.slope + half_width, self.first, self.last)
 
 
