@@ -9,26 +9,61 @@ import functools
 import types
 import typing
 from collections.abc import Mapping
-from typing import Annotated, NotRequired, Required, Union, get_args, get_origin
+from typing import Annotated, Literal, NamedTuple, NotRequired, Required, Union, get_args, get_origin
 
 from kernellab.base.json import JsonValue
 
 
 def difference(value: object, declared: object, where: str = "") -> str | None:
     """How `value` differs from the declared type, as in "results[2] has no `case`"; None if it does not."""
-    declared = _plain(declared)
-    if typing.is_typeddict(declared):
+    kind, declared, arguments, exact = _kind(declared)
+    if type(value) in exact:
+        return None
+    if kind == "document":
         return _difference_in_document(value, typing.cast(type, declared), where)
-    origin, arguments = get_origin(declared), get_args(declared)
-    if origin in (Union, types.UnionType):
+    if kind == "union":
         return _difference_in_union(value, arguments, where)
-    if origin is list:
+    if kind == "list":
         return _difference_in_list(value, arguments[0], where)
-    if origin is dict:
+    if kind == "mapping":
         return _difference_in_mapping(value, arguments[1], where)
     if isinstance(declared, type) and not _is_scalar(value, declared):
         return f"{where} is {_describe(value)}, not {_NAMES.get(declared, declared.__name__)}"
     return None  # a forward reference to any JSON value
+
+
+class _Kind(NamedTuple):
+    """Which of the comparisons is for a declared type; the type without its description, and its arguments."""
+
+    name: Literal["document", "union", "list", "mapping", "scalar"]
+    declared: object
+    arguments: tuple[object, ...] = ()
+    exact: frozenset[type] = frozenset()  # values of exactly these types need no closer look
+
+
+_EXACT: dict[object, frozenset[type]] = {
+    str: frozenset({str}),
+    int: frozenset({int}),
+    float: frozenset({float, int}),
+    bool: frozenset({bool}),
+    type(None): frozenset({type(None)}),
+}
+
+
+@functools.cache  # the same few types are asked for at every value of a document
+def _kind(declared: object) -> _Kind:
+    declared = _plain(declared)
+    if typing.is_typeddict(declared):
+        return _Kind("document", declared)
+    origin, arguments = get_origin(declared), get_args(declared)
+    if origin in (Union, types.UnionType):
+        exact = frozenset().union(*(_EXACT.get(_plain(choice), frozenset()) for choice in arguments))
+        return _Kind("union", declared, arguments, exact)
+    if origin is list:
+        return _Kind("list", declared, arguments)
+    if origin is dict:
+        return _Kind("mapping", declared, arguments)
+    return _Kind("scalar", declared, exact=_EXACT.get(declared, frozenset()))
 
 
 @functools.cache
@@ -44,6 +79,14 @@ def is_required(document: type, key: str) -> bool:
 
 
 _NAMES: dict[type, str] = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+
+
+@functools.cache
+def _fields_with_kinds(document: type) -> list[tuple[str, object, frozenset[type], bool]]:
+    """Each field of a TypedDict: its type, the types of values that need no closer look, whether it is required."""
+    return [
+        (key, declared, _kind(declared).exact, is_required(document, key)) for key, declared in fields(document).items()
+    ]
 
 
 def _plain(declared: object) -> object:
@@ -64,10 +107,12 @@ def _is_scalar(value: object, declared: type) -> bool:
 def _difference_in_document(value: object, document: type, where: str) -> str | None:
     if not isinstance(value, dict):
         return f"{where} is {_describe(value)}, not an object"
-    for key, declared in fields(document).items():
+    for key, declared, exact, required in _fields_with_kinds(document):
         if key not in value:
-            if is_required(document, key):
+            if required:
                 return f"{where or 'it'} has no `{key}`"
+            continue
+        if type(value[key]) in exact:
             continue
         problem = difference(value[key], declared, f"{where}.{key}" if where else key)
         if problem:
@@ -86,6 +131,9 @@ def _difference_in_union(value: object, choices: tuple[object, ...], where: str)
 def _difference_in_list(value: object, declared: object, where: str) -> str | None:
     if not isinstance(value, list):
         return f"{where} is {_describe(value)}, not a list"
+    exact = _kind(declared).exact
+    if exact and all(type(entry) in exact for entry in value):
+        return None  # thousands of samples
     problems = (difference(entry, declared, f"{where}[{i}]") for i, entry in enumerate(value))
     return next((problem for problem in problems if problem), None)
 
