@@ -32,7 +32,11 @@ class EnvironmentJson(TypedDict):
     packages: Annotated[dict[str, str | None], "versions by name"]
     cpu: Annotated[CpuJson, ""]
     gpus: Annotated[list[GpuBoard], ""]
-    commit: NotRequired[Annotated[str | None, "of the working directory"]]
+    commit: NotRequired[
+        Annotated[str | None, "of the working directory, with `+changes` where files differ from the commit"]
+    ]
+    committed: NotRequired[Annotated[str | None, "the time of the commit"]]
+    branch: NotRequired[Annotated[str | None, "the branch that is checked out, or that the CI system names"]]
 
 
 class PeakTflops(TypedDict):

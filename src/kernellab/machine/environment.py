@@ -10,21 +10,34 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from kernellab.base.version import VERSION
 from kernellab.machine.description import CpuJson, EnvironmentJson, GpuBoard
 
 _PACKAGES = ("kernellab", "torch", "triton", "numpy", "cuda-core", "nvidia-cuda-nvrtc")
+_BRANCH_VARIABLES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+
+
+class Commit(NamedTuple):
+    """What is checked out in the working directory."""
+
+    name: str | None = None  # marked if there are uncommitted changes
+    time: str | None = None
+    branch: str | None = None
 
 
 def environment() -> EnvironmentJson:
+    head = commit()
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         "packages": {name: version(name) for name in _PACKAGES},
         "cpu": cpu(),
         "gpus": gpus(),
-        "commit": commit(),
+        "commit": head.name,
+        "committed": head.time,
+        "branch": head.branch,
     }
 
 
@@ -88,16 +101,28 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def commit() -> str | None:
-    """The commit of the working directory, marked if there are uncommitted changes."""
+def commit() -> Commit:
+    """The commit of the working directory; empty outside a repository."""
+    head = _git("show", "-s", "--format=%H %cI", "HEAD").split()
+    if len(head) != 2:
+        return Commit()
+    changes = "+changes" if _git("status", "--porcelain", "-uno") else ""
+    return Commit(head[0] + changes, head[1], _branch())
+
+
+def _branch() -> str | None:
+    """The branch that is checked out. CI systems check out a commit, and name the branch in a variable."""
+    names = (_git("symbolic-ref", "-q", "--short", "HEAD"), *(os.environ.get(name) for name in _BRANCH_VARIABLES))
+    return next((name for name in names if name), None)
+
+
+def _git(*words: str) -> str:
+    """What git prints; nothing where it fails or is missing."""
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5)
-        dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=5)
+        done = subprocess.run(["git", *words], capture_output=True, text=True, errors="replace", timeout=5)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    if head.returncode != 0:
-        return None
-    return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def device_identity(env: EnvironmentJson, uuid: str) -> str:
