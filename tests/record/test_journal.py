@@ -6,7 +6,7 @@ import pytest
 
 from kernellab.base.errors import UserError
 from kernellab.record.event import Event
-from kernellab.record.journal import JOURNAL, RUN, Journal, fold
+from kernellab.record.journal import JOURNAL, RUN, Journal, begin, fold, is_being_written
 from kernellab.record.reading import events_of, load, read_journal
 from kernellab.record.schema import SCHEMA
 from support.records import ENVIRONMENT, event
@@ -115,3 +115,27 @@ def test_removing_a_run_that_never_began_keeps_what_was_there(tmp_path):
     journal = Journal(tmp_path / "new")
     journal.remove()
     assert not (tmp_path / "new").exists()
+
+
+def test_one_process_at_a_time_writes_a_run_and_others_can_see_it(tmp_path):
+    journal = begin(tmp_path / "run", {"targets": []}, 0, ["klab"])
+    assert is_being_written(tmp_path / "run")
+    with pytest.raises(UserError, match="is being written by another klab"):
+        Journal(tmp_path / "run")
+    journal.close()
+    assert not is_being_written(tmp_path / "run")
+    Journal(tmp_path / "run").close()
+
+
+def test_a_run_does_not_begin_where_another_process_was_faster(tmp_path):
+    begin(tmp_path / "run", {"targets": []}, 0, ["klab", "first"]).close()
+    with pytest.raises(UserError, match="already holds a run"):
+        begin(tmp_path / "run", {"targets": []}, 0, ["klab", "second"])
+    assert load(tmp_path / "run")["command"] == ["klab", "first"]
+
+
+def test_a_run_that_never_began_leaves_no_folder_of_its_own(tmp_path):
+    for name, own in (("own", True), ("given", False)):
+        (tmp_path / name).mkdir()
+        begin(tmp_path / name, {"targets": []}, 0, ["klab"], own_folder=own).remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["given"]

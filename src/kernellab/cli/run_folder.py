@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import time
@@ -23,22 +24,34 @@ def create_journal(out: str | None, settings: Settings, prefix: str = "") -> Jou
     """
     from kernellab.record.journal import JOURNAL, begin
 
-    folder = Path(out) if out else _new_folder(project_text("runs") or "runs", prefix, settings.targets)
+    folder = Path(out) if out else _make_folder(prefix, settings.targets)
     if (folder / JOURNAL).exists():
         remedy = "" if prefix else f"--resume {folder} continues it, or "
         raise UserError(f"{folder} already holds a run: {remedy}name another folder")
-    return begin(folder, settings.to_json(), settings.seed, ["klab", *sys.argv[1:]])
+    return begin(folder, settings.to_json(), settings.seed, ["klab", *sys.argv[1:]], own_folder=not out)
 
 
-def _new_folder(runs: str, prefix: str, targets: list[str]) -> Path:
+def runs_folder() -> Path:
+    """The folder of all runs of this project."""
+    return Path(project_text("runs") or "runs")
+
+
+def _make_folder(prefix: str, targets: list[str]) -> Path:
+    """A new folder, which no other process gets too."""
     when = time.strftime("%Y%m%d-%H%M%S")
     name = prefix + "-".join(re.sub(r"\W+", "-", Path(t).stem if t.endswith(".py") else t) for t in targets)[:40]
-    folder = Path(runs) / f"{when}-{name}"
-    number = 2
-    while folder.exists():
-        folder = Path(runs) / f"{when}-{name}-{number}"
-        number += 1
-    return folder
+    for number in itertools.count(1):
+        folder = runs_folder() / (f"{when}-{name}" if number == 1 else f"{when}-{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(
+                f"cannot write the record to {folder}: {error.strerror}. --out DIR names another place"
+            ) from None
+        return folder
+    raise AssertionError("numbers never end")
 
 
 def create_folder(out: str) -> Path:

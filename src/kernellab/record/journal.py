@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kernellab.base.errors import UserError
+from kernellab.base.file_lock import is_locked, try_lock
 from kernellab.base.json import JsonObject
 from kernellab.base.message import UnknownMessage
 from kernellab.base.paths import replace_file
@@ -23,25 +24,36 @@ from kernellab.record.run_events import RunStarted
 from kernellab.record.schema import SCHEMA, Record
 
 JOURNAL, RUN = "journal.jsonl", "run.json"
+_LOCK_WAIT_S = 1.0  # whoever only looks whether a run is being written holds the lock for a moment
 
 
 class Journal:
-    """Appends events to a run's journal and keeps the record they fold into."""
+    """Appends events to a run's journal and keeps the record they fold into.
 
-    def __init__(self, folder: Path, events: Iterable[Event] = ()) -> None:
+    It holds the lock of the journal until it is closed: one process at a time writes a run, and others can see that
+    the run is still being written.
+    """
+
+    def __init__(self, folder: Path, events: Iterable[Event] = (), *, own_folder: bool = False) -> None:
+        """`own_folder`: the folder was made for this run, and is removed with it."""
         self.folder = folder
-        self._created = [path for path in (folder / "artifacts", folder) if not path.exists()]
-        self._new = not (folder / JOURNAL).exists()
+        self._created = [path for path in (folder / "artifacts", folder) if own_folder or not path.exists()]
         self.record = fold(events)
         self._began = time.monotonic()
         try:
             (folder / "artifacts").mkdir(parents=True, exist_ok=True)
             self._file = (folder / JOURNAL).open("ab")
+            if not try_lock(self._file, _LOCK_WAIT_S):
+                self._file.close()
+                raise UserError(
+                    f"{folder} is being written by another klab: wait until it ends, or name another folder"
+                )
             _cut_torn_line(folder / JOURNAL)
         except OSError as error:
             raise UserError(
                 f"cannot write the record to {folder}: {error.strerror}. --out DIR names another place"
             ) from None
+        self.is_new = self._file.tell() == 0
 
     def write(self, event: Event) -> None:
         """Append an event and fold it into the record. Only events declared as stored are written."""
@@ -79,7 +91,7 @@ class Journal:
     def remove(self) -> None:
         """Delete a run that never began; files that were there before stay."""
         self.close()
-        if not self._new:
+        if not self.is_new:
             return
         (self.folder / JOURNAL).unlink(missing_ok=True)
         for log in (self.folder / "artifacts").glob("worker-*.log"):
@@ -89,9 +101,14 @@ class Journal:
                 folder.rmdir()
 
 
-def begin(folder: Path, settings: JsonObject, seed: int, command: Iterable[str]) -> Journal:
+def begin(
+    folder: Path, settings: JsonObject, seed: int, command: Iterable[str], *, own_folder: bool = False
+) -> Journal:
     """A new journal with its head: the command and its settings, where and when it runs."""
-    journal = Journal(folder)
+    journal = Journal(folder, own_folder=own_folder)
+    if not journal.is_new:  # since this process looked, another has made a run there
+        journal.close()
+        raise UserError(f"{folder} already holds a run: name another folder")
     journal.write(
         RunStarted(
             schema=SCHEMA,
@@ -103,6 +120,11 @@ def begin(folder: Path, settings: JsonObject, seed: int, command: Iterable[str])
         )
     )
     return journal
+
+
+def is_being_written(folder: Path) -> bool:
+    """Whether a process is writing this run."""
+    return is_locked(folder / JOURNAL)
 
 
 def fold(events: Iterable[Event]) -> Record:
