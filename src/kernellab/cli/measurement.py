@@ -22,7 +22,7 @@ from kernellab.cli.options import (
     split_commas,
 )
 from kernellab.cli.project import project_defaults
-from kernellab.cli.run_folder import create_journal, display_path
+from kernellab.cli.run_folder import create_journal, display_path, runs_folder
 from kernellab.peers import peer_names
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def _parse_cells(text: str | None) -> list[int] | None:
 
 def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]) -> int:
     """Runs the job, shows the record, returns the exit code. `read` turns the arguments into the verb's settings."""
+    from kernellab.history.index import add_run
     from kernellab.record import verdict
     from kernellab.reporting.terminal.progress import stderr_progress
     from kernellab.running.parent.runner import Runner
@@ -121,6 +122,7 @@ def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]
     record = verdict.derive(journal.record)
     _show(args, record, journal.folder, interrupted=interrupted)
     journal.close()
+    add_run(journal.folder, runs_folder())
     return 130 if interrupted else verdict.exit_code(record, strict=args.strict)
 
 

@@ -19,7 +19,7 @@ from kernellab.cli.options import (
     sized_request,
     split_commas,
 )
-from kernellab.cli.run_folder import create_journal, display_path
+from kernellab.cli.run_folder import create_journal, display_path, runs_folder
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
@@ -120,6 +120,7 @@ def _gpu_name(args: argparse.Namespace) -> str | None:
 
 def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[Record, Path, bool]:
     """A record, its folder, and whether measuring it was interrupted."""
+    from kernellab.history.index import add_run
     from kernellab.record.journal import JOURNAL, RUN
     from kernellab.record.reading import load
 
@@ -137,6 +138,7 @@ def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[Re
     interrupted = _measure(settings, journal)
     journal.save()
     journal.close()
+    add_run(journal.folder, runs_folder())
     return journal.record, journal.folder, interrupted
 
 
