@@ -22,6 +22,7 @@ from kernellab.codeanalysis.kernel_json import (
 )
 from kernellab.declaration.documents import CaseJson
 from kernellab.gpumodel.occupancy import describe_limiters
+from kernellab.record.derived import DerivedRecord
 from kernellab.record.schema import CodeJson, Record
 from kernellab.reporting.sentences.configuration import describe_configuration
 from kernellab.reporting.terminal.code import print_indented
@@ -108,7 +109,7 @@ class Failure(_Pass):
     reason: str
 
 
-def list_kernels(record: Record) -> list[InspectedKernel]:
+def list_kernels(record: Record | DerivedRecord) -> list[InspectedKernel]:
     """Every kernel of a record's `code`."""
     return [_flatten(entry, kernel) for entry in record["code"] for kernel in entry["kernels"]]
 

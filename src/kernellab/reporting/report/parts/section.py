@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernellab.base.json import JsonObject
+from kernellab.base.json_files import Refused
+from kernellab.base.run_files import read_run_file
 from kernellab.record.derived import DerivedRecord
 
 
@@ -21,14 +23,12 @@ class Run:
     folders: Sequence[Path] = ()
     prefix: str = ""
 
-    def file(self, name: str) -> Path | None:
-        """A file that the record names, if it lies inside a folder of the run."""
+    def read(self, name: str, most: int) -> bytes | None:
+        """A file of at most `most` bytes that the record names, if it lies inside a folder of the run."""
         for folder in self.folders:
             try:
-                root, path = folder.resolve(), (folder / name).resolve()
-                if path.is_relative_to(root) and path.is_file():
-                    return path
-            except (OSError, ValueError):  # a name that no file can have
+                return read_run_file(folder, name, most)
+            except (Refused, OSError, ValueError):  # ValueError: a name that no file can have
                 continue
         return None
 

@@ -7,9 +7,10 @@ one entry of `SECTIONS`.
 from collections.abc import Sequence
 
 from kernellab.reporting.report.parts.section import MakeSection
-from kernellab.reporting.report.sections import answer, environment
+from kernellab.reporting.report.sections import answer, code, environment
 
 SECTIONS: Sequence[MakeSection] = (
     answer.section,
+    code.section,
     environment.section,
 )

@@ -1,4 +1,4 @@
-"""A browser for the tests of pages and pictures."""
+"""A browser for the tests of pages, pictures and reports."""
 
 from __future__ import annotations
 

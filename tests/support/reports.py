@@ -1,0 +1,24 @@
+"""Runs of the samples, and reports of them."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from kernellab.record.reading import load
+from kernellab.record.verdict import derive
+from kernellab.reporting.report.parts.section import Run
+from support.klab import HERE
+
+
+def sample_run(archive: str, name: str, folder: Path) -> Path:
+    """The folder of a run of a sample archive, unpacked into `folder`."""
+    with tarfile.open(HERE / "samples" / archive) as sample:
+        members = [member for member in sample.getmembers() if member.name.startswith(f"./{name}")]
+        sample.extractall(folder, members, filter="data")
+    return folder / name
+
+
+def read_run(folder: Path, prefix: str = "") -> Run:
+    """A run as sections read it."""
+    return Run(derive(load(folder)), [folder], prefix)
