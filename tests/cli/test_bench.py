@@ -1,5 +1,10 @@
 """`klab bench`: passes, the panel of all timers, and what it refuses."""
 
+import csv
+import io
+
+import pytest
+
 PASSES = """
 import torch, kernellab as kl
 
@@ -92,3 +97,30 @@ def test_both_passes_together_are_timed_and_have_no_findings_of_the_forward_pass
     )
     assert seen.code == 0, seen.err
     assert seen.result("torch")["derived"]["findings"] == []
+
+
+def test_results_as_csv(klab, tmp_path):
+    small = ("square", "--impl", "manual,torch", "--shape", "32x32", "--device", "cpu", "--rounds", "3")
+    args = ("bench", *small, "--seconds", "0.02", "--only-times")
+    both = klab(*args, "--json", "--csv", "both.csv")
+    assert [r["impl"] for r in both.record["results"]] == ["manual", "torch"]
+    printed = klab(*args, "--csv", "-", "--out", "run")
+    assert printed.code == 0, printed.err
+    header, *lines = csv.reader(io.StringIO(printed.out))
+    assert (tmp_path / "both.csv").read_text().splitlines()[0].split(",") == header
+    assert [line[1] for line in lines] == ["manual", "torch"]
+    assert (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--csv", "-", "--json"), "both print to standard output"),
+        (("--csv", "nowhere/r.csv"), "there is no folder nowhere"),
+    ],
+)
+def test_csv_that_cannot_be_written_is_refused_before_anything_runs(klab, tmp_path, words, message):
+    done = klab("bench", "square", *words)
+    assert done.code == 2
+    assert message in done.err
+    assert not (tmp_path / "runs").exists()

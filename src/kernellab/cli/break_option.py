@@ -37,7 +37,7 @@ def is_given(args: argparse.Namespace) -> bool:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    for name in ("out", "resume", "json", "cells"):
+    for name in ("out", "resume", "json", "csv", "cells"):
         if name in args.given:
             raise UserError(f"--break debugs one case and keeps no record: leave out {args.given[name]}")
     if settings.device.startswith("cuda"):

@@ -6,7 +6,8 @@ import argparse
 import dataclasses
 import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from kernellab.cli.options import (
     print_json,
     require_positive,
     split_commas,
+    write_file,
 )
 from kernellab.cli.project import project_defaults
 from kernellab.cli.run_folder import create_journal, display_path, runs_folder
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
     from kernellab.record.derived import DerivedRecord
     from kernellab.record.journal import Journal
     from kernellab.record.settings import Settings
+    from kernellab.running.parent.progress import Progress
 
-_WITH_RESUME = {"resume", "strict", "json", "verbose", "debug"}  # the only options that may go with --resume
+_WITH_RESUME = {"resume", "strict", "json", "csv", "verbose", "debug"}  # the only options that may go with --resume
 _TIMEOUT_S = 60.0
 
 
@@ -56,6 +59,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="exit code 1 also for what is only imprecise")
     parser.add_argument("--json", action="store_true", help="print the record with its verdicts as one JSON document")
+    parser.add_argument("--csv", metavar="FILE", help="write the results as CSV; - prints them and nothing else")
     parser.epilog = "Named dims are options too: --N 1024,2048 or --N 256:4096:128 or --N 1024:65536:x2."
 
 
@@ -101,24 +105,19 @@ def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]
     from kernellab.history.index import add_run
     from kernellab.record import verdict
     from kernellab.reporting.terminal.progress import stderr_progress
-    from kernellab.running.parent.runner import Runner
 
-    journal, settings = _resume(args) if args.resume else _start(args, read(args))
+    _check_outputs(args)
+    journal, settings = _resume(args) if args.resume else start(args.out, read(args), ["klab", *sys.argv[1:]])
     progress = stderr_progress()
     if os.environ.get("TRITON_INTERPRET"):
         progress.say("TRITON_INTERPRET is set and ignored: times are never taken in the interpreter")
     interrupted = False
     try:
-        Runner(settings, journal, progress).run()
+        measure(settings, journal, progress)
     except KeyboardInterrupt:
         interrupted = True
-    except UserError:
-        if not journal.record["results"]:
-            journal.remove()  # refused before anything was measured
-        raise
     finally:
         progress.stop()
-    journal.save()
     record = verdict.derive(journal.record)
     _show(args, record, journal.folder, interrupted=interrupted)
     journal.close()
@@ -126,12 +125,37 @@ def run(args: argparse.Namespace, read: Callable[[argparse.Namespace], Settings]
     return 130 if interrupted else verdict.exit_code(record, strict=args.strict)
 
 
-def _start(args: argparse.Namespace, settings: Settings) -> tuple[Journal, Settings]:
+def start(out: str | None, settings: Settings, command: Sequence[str]) -> tuple[Journal, Settings]:
+    """The journal of a new run, in a folder of its own."""
     from kernellab.declaration.targets import resolve
 
     for target in settings.targets:
         resolve(target)  # an unknown name is refused before a folder is created
-    return create_journal(args.out, settings), settings
+    return create_journal(out, settings, command=command), settings
+
+
+def measure(settings: Settings, journal: Journal, progress: Progress) -> None:
+    """Does what the settings ask for and the journal does not have yet. What was measured is saved in any case."""
+    from kernellab.running.parent.runner import Runner
+
+    try:
+        Runner(settings, journal, progress).run()
+    except UserError:
+        if not journal.record["results"]:
+            journal.remove()  # refused before anything was measured
+        raise
+    except KeyboardInterrupt:
+        journal.save()
+        raise
+    journal.save()
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuses, before anything is measured, outputs that cannot be written afterwards."""
+    if args.csv == "-" and args.json:
+        raise UserError("--csv - and --json both print to standard output: write one of them to a file, --csv FILE")
+    if args.csv not in (None, "-") and not Path(args.csv).parent.is_dir():
+        raise UserError(f"--csv {args.csv} cannot be written: there is no folder {Path(args.csv).parent}")
 
 
 def _resume(args: argparse.Namespace) -> tuple[Journal, Settings]:
@@ -158,11 +182,14 @@ def _show(args: argparse.Namespace, record: DerivedRecord, folder: Path, *, inte
     from kernellab.reporting.terminal import results
     from kernellab.reporting.text.console import console
 
+    if args.csv is not None:
+        _write_csv(args.csv, record)
     if args.json:
         from kernellab.explaining.document import add_findings
 
         add_findings(record)
         print_json(record)
+    if args.json or args.csv == "-":
         files.write(record, folder)
         return
     out = console()
@@ -171,3 +198,12 @@ def _show(args: argparse.Namespace, record: DerivedRecord, folder: Path, *, inte
     out.print(f"record: {display_path(folder)}", style="dim")
     if interrupted:
         out.print(f"interrupted; klab {args.verb} --resume {display_path(folder)} continues", style="yellow")
+
+
+def _write_csv(file: str, record: DerivedRecord) -> None:
+    from kernellab.reporting.exports.csv_text import results_csv
+
+    if file == "-":
+        sys.stdout.write(results_csv(record))
+    else:
+        write_file("--csv", Path(file), results_csv(record))

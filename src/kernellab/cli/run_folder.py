@@ -6,6 +6,7 @@ import itertools
 import re
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from kernellab.record.settings import Settings
 
 
-def create_journal(out: str | None, settings: Settings, prefix: str = "") -> Journal:
+def create_journal(
+    out: str | None, settings: Settings, prefix: str = "", *, command: Sequence[str] | None = None
+) -> Journal:
     """A journal in a folder of its own: the one that `--out` names, or `runs/WHEN-NAME`.
 
-    `prefix` begins the folder's name. Verbs that cannot resume a run have one.
+    `prefix` begins the folder's name. Verbs that cannot resume a run have one. `command` is stored; by default it is
+    the command line of this process.
     """
     from kernellab.record.journal import JOURNAL, begin
 
@@ -28,7 +32,7 @@ def create_journal(out: str | None, settings: Settings, prefix: str = "") -> Jou
     if (folder / JOURNAL).exists():
         remedy = "" if prefix else f"--resume {folder} continues it, or "
         raise UserError(f"{folder} already holds a run: {remedy}name another folder")
-    return begin(folder, settings.to_json(), settings.seed, ["klab", *sys.argv[1:]], own_folder=not out)
+    return begin(folder, settings.to_json(), settings.seed, command or ["klab", *sys.argv[1:]], own_folder=not out)
 
 
 def runs_folder() -> Path:

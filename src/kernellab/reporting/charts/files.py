@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from kernellab.base.json import JsonObject
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.charts.series import Sweep, find
+from kernellab.reporting.exports.csv_text import csv_text
 from kernellab.stats import growth
 
 _NEEDS = {"matplotlib": "PNG and SVG need matplotlib", "plotext": "charts here need plotext"}
@@ -83,11 +82,7 @@ def _csv(sweep: Sweep) -> str:
                 if sweep.unit != "µs":
                     row |= {"rate": point.value, "unit": sweep.unit}
             rows.append(row)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(list(rows[0]), rows)
 
 
 def _scaling(sweep: Sweep, fits: Mapping[str, growth.Fit]) -> dict[str, object]:

@@ -1,0 +1,201 @@
+"""The columns of exported results: their names, what they mean, and what they hold. They are the same for every run.
+
+`docs/exports.md` has them as a table, which `python -m kernellab.reporting.exports.columns docs/exports.md` renews.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernellab.record.derived import DerivedRecord, DerivedResult, PassVerdict, Speedup, TimeVerdict
+from kernellab.record.schema import ErrorsJson
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one row is about: one pass of one result of a record."""
+
+    record: DerivedRecord
+    result: DerivedResult
+    pass_name: str
+
+    @property
+    def verdict(self) -> PassVerdict:
+        return self.result["derived"]["passes"][self.pass_name]
+
+    @property
+    def errors(self) -> ErrorsJson | None:
+        check = self.result["check"]
+        return check.get("errors") if check else None
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    meaning: str
+    value: Callable[[Row], Value]
+
+
+def rows(record: DerivedRecord) -> list[dict[str, Value]]:
+    """Every result of a derived record, one row for each pass; None where there is no value."""
+    return [
+        {column.name: column.value(row) for column in COLUMNS}
+        for result in record["results"]
+        for row in (Row(record, result, pass_name) for pass_name in result["derived"]["passes"])
+    ]
+
+
+# What columns hold -------------------------------------------------------------------------------------
+
+
+def _dims(row: Row) -> str:
+    """`M=4096 N=4096`; the sizes of `...` joined by x."""
+    dims = row.result["case"]["dims"]
+    return " ".join(f"{name}={'x'.join(map(str, n)) if isinstance(n, list) else n}" for name, n in dims.items())
+
+
+def _options(row: Row) -> str:
+    return " ".join(f"{name}={value}" for name, value in row.result["case"]["options"].items())
+
+
+def _of_time(read: Callable[[TimeVerdict], Value]) -> Callable[[Row], Value]:
+    def value(row: Row) -> Value:
+        time = row.verdict["time"]
+        return None if time is None else read(time)
+
+    return value
+
+
+def _trust(row: Row) -> Value:
+    trust = row.verdict["trust"]
+    return None if trust is None else trust["verdict"]
+
+
+def _of_baseline(read: Callable[[Speedup], Value]) -> Callable[[Row], Value]:
+    def value(row: Row) -> Value:
+        speedup = row.verdict["speedup"]["baseline"]
+        return None if speedup is None else read(speedup)
+
+    return value
+
+
+def _of_fastest_other(read: Callable[[Speedup], Value]) -> Callable[[Row], Value]:
+    def value(row: Row) -> Value:
+        speedup = row.verdict["speedup"]["fastest_other"]
+        return None if speedup is None else read(speedup)
+
+    return value
+
+
+def _bytes(row: Row) -> Value:
+    return limit["bytes"] if (limit := row.verdict["limit"]) else None
+
+
+def _flops(row: Row) -> Value:
+    return sum(limit["flops"].values()) if (limit := row.verdict["limit"]) else None
+
+
+def _gbps(row: Row) -> Value:
+    return limit["gbps"] if (limit := row.verdict["limit"]) else None
+
+
+def _tflops(row: Row) -> Value:
+    return limit["tflops"] if (limit := row.verdict["limit"]) else None
+
+
+def _bound(row: Row) -> Value:
+    return limit["bound"] if (limit := row.verdict["limit"]) else None
+
+
+def _fraction(row: Row) -> Value:
+    return limit["fraction"] if (limit := row.verdict["limit"]) else None
+
+
+def _error(row: Row) -> Value:
+    return row.errors["max"] if row.errors else None
+
+
+def _memory(row: Row) -> Value:
+    memory = row.result["memory"].get(row.pass_name, {})
+    return memory.get("allocated_bytes", memory.get("resident_bytes"))
+
+
+def _kernels(row: Row) -> Value:
+    kernels = row.result["kernels"]
+    return None if kernels is None else len(kernels)
+
+
+def _version(package: str) -> Callable[[Row], Value]:
+    return lambda row: row.record["environment"].get("packages", {}).get(package)
+
+
+COLUMNS = (
+    Column("op", "the op", lambda row: row.result["op"]),
+    Column("impl", "the implementation", lambda row: row.result["impl"]),
+    Column("kind", "its kind: `manual`, `torch`, `compile`, `triton`, …", lambda row: row.result["kind"]),
+    Column("dims", "sizes by name, `M=4096 N=4096`", _dims),
+    Column("dtype", "of the inputs", lambda row: row.result["case"]["dtype"]),
+    Column("options", "of the op, `approximate=tanh`", _options),
+    Column("layout", "of the inputs", lambda row: row.result["case"]["layout"]),
+    Column("device", "`cpu` or `cuda:0`", lambda row: row.record["machine"].get("device")),
+    Column("pass", "`forward`, `backward` or `both`", lambda row: row.pass_name),
+    Column("status", "[the status](verdicts.md#statuses)", lambda row: row.result["derived"]["status"]),
+    Column("reason", "why, for everything but `ok`", lambda row: row.result["derived"]["reason"]),
+    Column("timer", "which timer", _of_time(lambda time: time["timer"])),
+    Column("cache", "`cold` or `warm`", _of_time(lambda time: time["cache"])),
+    Column("median_us", "the time in microseconds, median over rounds", _of_time(lambda time: time["median_us"])),
+    Column("low_us", "lower end of its 99 % interval", _of_time(lambda time: time["low_us"])),
+    Column("high_us", "upper end", _of_time(lambda time: time["high_us"])),
+    Column("rounds", "rounds that were timed", _of_time(lambda time: time["rounds"])),
+    Column("trust", "`trusted`, or why the time cannot be trusted", _trust),
+    Column("baseline", "the implementation of the next four columns", _of_baseline(lambda s: s["over"])),
+    Column("speedup", "how many times as fast as the baseline", _of_baseline(lambda s: s["median"])),
+    Column("speedup_low", "lower end of its 99 % interval", _of_baseline(lambda s: s["low"])),
+    Column("speedup_high", "upper end", _of_baseline(lambda s: s["high"])),
+    Column("speedup_verdict", "`faster`, `slower`, `same` or `not resolved`", _of_baseline(lambda s: s["verdict"])),
+    Column("rival", "the fastest of the other implementations", _of_fastest_other(lambda s: s["over"])),
+    Column("over_rival", "how many times as fast as the rival", _of_fastest_other(lambda s: s["median"])),
+    Column("over_rival_low", "lower end of its 99 % interval", _of_fastest_other(lambda s: s["low"])),
+    Column("over_rival_high", "upper end", _of_fastest_other(lambda s: s["high"])),
+    Column("over_rival_verdict", "as `speedup_verdict`", _of_fastest_other(lambda s: s["verdict"])),
+    Column("bytes", "the fewest that the pass must move", _bytes),
+    Column("flops", "operations of the pass", _flops),
+    Column("gbps", "bytes over time, in GB/s", _gbps),
+    Column("tflops", "matmul operations over time, in TFLOP/s", _tflops),
+    Column("bound", "what limits it: `memory` or `matmul`", _bound),
+    Column("fraction", "the share of that limit which was reached", _fraction),
+    Column("error", "the largest error, in roundings of the dtype", _error),
+    Column("memory_bytes", "peak memory of a call", _memory),
+    Column("kernels", "kernels per call, on a GPU", _kernels),
+    Column("build_s", "seconds to compile or build", lambda row: row.result["derived"]["build_s"]),
+    Column("began", "when the run began", lambda row: row.record.get("began")),
+    Column("machine", "the device with its driver or threads", lambda row: row.record["machine"].get("class")),
+    Column("seed", "of all inputs", lambda row: row.record["seed"]),
+    Column("commit", "of the folder in which the run began", lambda row: row.record["environment"].get("commit")),
+    Column("python", "version", lambda row: row.record["environment"].get("python")),
+    Column("torch", "version", _version("torch")),
+    Column("triton", "version", _version("triton")),
+    Column("kernellab", "version", _version("kernellab")),
+    Column("rules", "version of the rules of verdicts", lambda row: row.result["derived"]["rules"]),
+)
+
+
+def table() -> str:
+    """The columns as a table of the documentation."""
+    return "\n".join(["| column | |", "|---|---|", *(f"| `{c.name}` | {c.meaning} |" for c in COLUMNS)])
+
+
+def renew(page: str) -> str:
+    """A page with its table of columns as they are today."""
+    return re.sub(r"(<!-- columns -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}{table()}\n{m[2]}", page, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    file.write_text(renew(file.read_text()))
