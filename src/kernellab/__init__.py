@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kernellab.api.helpers import run_operation2 as run_operation2
     from kernellab.api.profile import profile as profile
     from kernellab.api.ptx import ptx as ptx
+    from kernellab.api.run import Run as Run
+    from kernellab.api.run import load as load
+    from kernellab.api.run import run as run
     from kernellab.build import cpp as cpp
     from kernellab.build import cuda as cuda
     from kernellab.declaration.arguments import Cost as Cost
@@ -65,6 +68,10 @@ _FUNCTIONS = {
     "scale": "kernellab.vocabulary.value_kinds",
     "between": "kernellab.vocabulary.value_kinds",
     "angle_table": "kernellab.vocabulary.value_kinds",
+    # runs and their results
+    "run": "kernellab.api.run",
+    "load": "kernellab.api.run",
+    "Run": "kernellab.api.run",
     # one-call helpers
     "benchmark": "kernellab.api.benchmark",
     "check": "kernellab.api.check",

@@ -13,7 +13,7 @@ from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.statuses import OK, RIGHT
 from kernellab.reporting.charts.series import Sweep
 from kernellab.reporting.text import numbers
-from kernellab.reporting.text.table import Column, Row, Table, print_lines, split_columns
+from kernellab.reporting.text.table import Column, Row, Table, print_table, split_columns
 from kernellab.stats import growth as growth_fit
 
 COMPACT = 6  # a sweep of more sizes than this is shown as one table
@@ -29,7 +29,7 @@ def show(sweep: Sweep, record: DerivedRecord, out: Console) -> None:
     out.print(Text.assemble((sweep.op, "bold"), f" · {sweep.label} · {device}{unit}"))
     if sweep.timed:
         for part in split_columns(_table(sweep), out.width):
-            print_lines(part.lines(None), out)
+            print_table(part, out)
     for line in _remarks(sweep, timing="time" in record["stages"]):
         out.print(line, soft_wrap=not out.is_terminal)
     out.print()

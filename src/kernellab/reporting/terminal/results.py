@@ -17,13 +17,13 @@ from kernellab.reporting.sentences.statuses import is_right_here, notes, status_
 from kernellab.reporting.sentences.times import cross_check_notes, time_table, timed, timing_label, trust_notes
 from kernellab.reporting.terminal import battery, details, panel, sanitizer
 from kernellab.reporting.text import numbers
-from kernellab.reporting.text.table import Cell, Column, Row, Table, print_lines, print_table
+from kernellab.reporting.text.table import Cell, Column, Row, Table, print_table
 
 
 def show(record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
     """The whole record, then the answer."""
     for group in groups_outside_sweeps(record):
-        _show_group(group, record, out, verbose=verbose)
+        show_group(group, record, out, verbose=verbose)
     show_sweeps(record, out, more_than=sweep_table.COMPACT)
     battery.show(record["batteries"], record["results"], out, verbose=verbose)
     sanitizer.show(record["sanitized"], out, verbose=verbose)
@@ -54,7 +54,8 @@ def show_files(written: list[Path], folder: str, out: Console) -> None:
 # One op at one case ------------------------------------------------------------------------------------
 
 
-def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, *, verbose: bool) -> None:
+def show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, *, verbose: bool = False) -> None:
+    """The table of times of one op at one case, and what has no place in it."""
     op, case = group[0]["op"], group[0]["case"]
     device = record["machine"].get("device", case["device"])
     out.print(Text.assemble((op, "bold"), f" · {numbers.case_label(case)} · {device}{timing_label(group)}"))
@@ -89,4 +90,4 @@ def _show_group(group: list[DerivedResult], record: DerivedRecord, out: Console,
 def _print_wrapped(cells: list[Cell], out: Console) -> None:
     """A line whose last cell is wrapped beside the others on a terminal; elsewhere one line, however long."""
     columns = [*(Column("", "left") for _ in cells[1:]), Column("", "left", wrap_to=20)]
-    print_lines(Table(columns, [Row(cells)], header=False).lines(out.width if out.is_terminal else None), out)
+    print_table(Table(columns, [Row(cells)], header=False, unbroken=True), out)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -26,3 +27,19 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
     return _SafeConsole(stderr=stderr, width=width, highlight=False, markup=False)
+
+
+def printed(show: Callable[[Console], object], width: int = _PIPED_WIDTH) -> str:
+    """The plain text that `show` prints on the console it is called with."""
+    text = io.StringIO()
+    plain = _SafeConsole(
+        file=text,
+        width=width,
+        highlight=False,
+        markup=False,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook rich would display what it prints
+    )
+    show(plain)
+    return text.getvalue()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from kernellab.base.text import printable
@@ -39,7 +39,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`total`: how many rows there are in all, where not every one is shown."""
+    """`total`: how many rows there are in all, where not every one is shown. `unbroken`: only a terminal gets its texts
+    wrapped."""
 
     columns: Sequence[Column]
     rows: Sequence[Row]
@@ -47,6 +48,7 @@ class Table:
     indent: int = 1
     header: bool = True
     header_style: str = "dim"
+    unbroken: bool = False
 
     def lines(self, width: int | None, *, complete: bool = False) -> list[Text]:
         """The table in lines of at most `width` characters; None: as wide as it needs.
@@ -70,6 +72,12 @@ class Table:
             wrapped = textwrap.wrap(note, (width or len(note) + self.indent) - self.indent, subsequent_indent="  ")
             lines += [Text(margin + part, style="dim") for part in wrapped]
         return lines
+
+    def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
+        """A terminal gets what fits it; a pipe gets everything."""
+        yield from self.lines(
+            None if self.unbroken and not out.is_terminal else out.width, complete=not out.is_terminal
+        )
 
     def _fit(self, cells: Sequence[Sequence[Text]], width: int | None, *, complete: bool) -> dict[int, int]:
         """Each column that is shown, with its width: texts are wrapped first, then cut, then columns left out."""
@@ -125,8 +133,7 @@ class Table:
 
 
 def print_table(table: Table, out: Console) -> None:
-    """A terminal gets what fits it; a pipe gets everything."""
-    print_lines(table.lines(out.width, complete=not out.is_terminal), out)
+    out.print(table, soft_wrap=True)  # its lines fit already: the console must not break them again
 
 
 def print_lines(lines: Sequence[Text], out: Console) -> None:

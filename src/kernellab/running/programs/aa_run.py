@@ -12,17 +12,8 @@ from kernellab.base.errors import UserError
 from kernellab.doctor.aa_summary import IMPLS
 from kernellab.record.journal import begin
 from kernellab.record.settings import NO_CASES, Settings
+from kernellab.running.parent.progress import SilentProgress
 from kernellab.running.parent.runner import Runner
-
-
-class _SilentProgress:
-    """Shows nothing: the process that started this one reports progress."""
-
-    def say(self, text: str) -> None: ...
-    def begin_groups(self, steps: object) -> None: ...
-    def show_phase(self, op: str, case: object, impl: str, phase: str) -> None: ...
-    def finish_group(self) -> None: ...
-    def show_trial(self, op: str, impl: str, number: int, total: int) -> None: ...
 
 
 def main() -> None:
@@ -42,7 +33,7 @@ def _run(folder: str, device: str, seconds: str, target: str) -> int:
     )
     journal = begin(Path(folder), settings.to_json(), settings.seed, ["klab", "doctor", "--aa"])
     try:
-        Runner(settings, journal, _SilentProgress()).run()
+        Runner(settings, journal, SilentProgress()).run()  # the process that started this one reports progress
     except UserError as error:
         print(error.message, error.detail or "", file=sys.stderr)
         return 2
