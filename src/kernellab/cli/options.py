@@ -84,6 +84,15 @@ def require_positive(option: str, value: float, most: float = 1e9) -> float:
     return value
 
 
+def parse_precision(text: str) -> float:
+    """`0.5%` or `0.005`."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UserError(f"cannot read --precision {text!r}: write 0.005 or 0.5%") from None
+    return require_positive("--precision", value, 1.0)
+
+
 def refuse_options(args: argparse.Namespace, names: Iterable[str], reason: str) -> None:
     """A UserError where one of these options was given. `reason` follows the option's spelling."""
     for name in names:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.cli import measurement
-from kernellab.cli.options import PASSES, choose_several, require_positive, split_commas
+from kernellab.cli.options import PASSES, choose_several, parse_precision, require_positive, split_commas
 
 if TYPE_CHECKING:
     import argparse
@@ -61,7 +61,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
         settings, panel=args.panel, only_times=args.only_times, refresh_ceilings=args.refresh_ceilings
     )
     if args.precision is not None:
-        settings = dataclasses.replace(settings, precision=_parse_precision(args.precision))
+        settings = dataclasses.replace(settings, precision=parse_precision(args.precision))
     if args.passes is not None:
         settings = dataclasses.replace(settings, passes=choose_several("--pass", args.passes, PASSES))
     if args.timer is not None:
@@ -77,15 +77,6 @@ def read_settings(args: argparse.Namespace) -> Settings:
     if args.seconds is not None:
         settings = dataclasses.replace(settings, seconds=require_positive("--seconds", args.seconds))
     return settings
-
-
-def _parse_precision(text: str) -> float:
-    """`0.5%` or `0.005`."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise UserError(f"cannot read --precision {text!r}: write 0.005 or 0.5%") from None
-    return require_positive("--precision", value, 1.0)
 
 
 def _read_pins(run: str) -> list[TunedJson]:

@@ -21,6 +21,8 @@ from kernellab.stats.intervals import PRECISION
 
 __all__ = ["PRECISION", "Comparison", "Side", "compare"]
 
+_MOST_OPS = 5  # in a message
+
 LoadVariation = Callable[[str], Variation | None]
 
 
@@ -78,9 +80,10 @@ def compare(
     results_before, results_after = _by_key(before), _by_key(after)
     common = [key for key in results_after if key in results_before]
     if not common:
+        ops = " and ".join(f"{_ops(results)}" for results in (results_before, results_after))
         raise UserError(
-            f"{before.name} and {after.name} have no result in common: {_describe(results_before)}; "
-            f"{_describe(results_after)}. Compare runs of the same op and cases"
+            f"{before.name} and {after.name} have no result in common, their ops are {ops}: "
+            "compare runs of the same op and cases"
         )
     same_checks = before.checks == after.checks
     known = _Known(before, after, load)
@@ -149,9 +152,9 @@ def _key(result: DerivedResult) -> ResultKey:
     return ResultKey(result["op"], result["impl"], result["case"])
 
 
-def _describe(results: dict[str, list[DerivedResult]]) -> str:
+def _ops(results: dict[str, list[DerivedResult]]) -> str:
     ops = sorted({result["op"] for group in results.values() for result in group})
-    return f"one has {', '.join(ops[:5]) or 'no results'}{', …' if len(ops) > 5 else ''}"
+    return f"{', '.join(ops[:_MOST_OPS]) or 'none'}{', …' if len(ops) > _MOST_OPS else ''}"
 
 
 def _status(results: Sequence[DerivedResult], *, same_checks: bool) -> SideStatus:

@@ -89,6 +89,6 @@ def _judge(estimate: Estimate, level: float, precision: float) -> Verdict:
     verdict = compare_ratio(1 / high, 1 / low, precision)
     if estimate.probability > level and verdict in ("faster", "slower"):
         verdict = "not resolved"  # the last digit of the interval excludes 1, the test does not
-    half_width = 100 * (math.sqrt(high / low) - 1)
-    reason = f"differences up to ±{half_width:.2g} % are not resolved" if verdict == "not resolved" else ""
+    half_width = f"{100 * (math.sqrt(high / low) - 1):.3g}"
+    reason = f"differences up to ±{half_width} % are not resolved" if verdict == "not resolved" else ""
     return Verdict(verdict, low, high, reason)

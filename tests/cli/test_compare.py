@@ -1,0 +1,110 @@
+"""`klab compare`: exit codes that a script can rely on, and every form of its output."""
+
+import json
+import random
+
+import pytest
+
+from kernellab.comparison.document import ComparisonJson
+from support.comparisons import random_run, run, timed_results
+from support.records import result
+
+STEADY = [100.0 + i / 100 for i in range(20)]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_(name, record):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "run.json").write_text(json.dumps(record))
+        return name
+
+    return write_
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_slowdown_gives_1_and_every_form_says_so(klab, write, tmp_path):
+    write("a", run(result("f", STEADY), result("g", STEADY)))
+    write("b", run(result("f", STEADY), result("g", [1.5 * us for us in STEADY])))
+    done = klab("compare", "a", "b", "--html", "page.html", "--markdown", "comment.md")
+    assert done.code == 1, done.err
+    assert done.out.startswith("1 of 2 times is slower: f g at 8 · float32: +50 %.\n")
+    assert "1 time slower" in (tmp_path / "comment.md").read_text()
+    assert "<title>a and b</title>" in (tmp_path / "page.html").read_text()
+    document = klab("compare", "a", "b", "--json")
+    assert (document.code, set(document.record)) == (1, set(ComparisonJson.__annotations__))
+    assert [pair["verdict"] for pair in document.record["pairs"]] == ["not resolved", "slower"]
+    assert klab("compare", "a", "b", "--markdown", "-").out == (tmp_path / "comment.md").read_text()
+
+
+def test_exit_codes(klab, write):
+    write("a", run(result("f", STEADY)))
+    write("wrong", run(result("f", status="wrong", reason="values differ")))
+    write("faster", run(result("f", [us / 2 for us in STEADY])))
+    assert klab("compare", "a", "a").code == 3
+    assert klab("compare", "a", "a", "--precision", "10%").code == 0
+    assert klab("compare", "a", "faster").code == 0
+    assert klab("compare", "a", "wrong").code == 1
+    assert klab("compare", "wrong", "a").code == 0
+
+
+def test_several_runs_a_side(klab, write):
+    for number in range(6):
+        write(f"run-{number}", random_run(number))
+    few = klab("compare", "run-3", "--against", "run-0", "--json").record
+    many = klab("compare", "run-3", "run-4", "run-5", "--against", "run-0", "run-1", "run-2", "--json").record
+    assert (many["before"]["name"], many["before"]["runs"], many["after"]["runs"]) == ("run-0, run-1, run-2", 3, 3)
+    assert many["pairs"][0]["variation"]["source"] == "runs"
+    width_of_many, width_of_one = (pair["high"] / pair["low"] for pair in (many["pairs"][0], few["pairs"][0]))
+    assert width_of_many < width_of_one
+
+
+def test_against_a_branch_takes_its_newest_comparable_run(klab, write, tmp_path):
+    def of_branch(branch, commit, record):
+        record["environment"] |= {"branch": branch, "commit": commit, "committed": f"2026-11-0{commit[0]}T00:00:00+0000"}
+        return record | {"began": "2026-11-10T00:00:00+0000"}
+
+    rng = random.Random(1)
+    write("runs/old", of_branch("main", "1" * 40, run(*timed_results(rng, us=90.0))))
+    write("runs/newest", of_branch("main", "2" * 40, run(*timed_results(rng))))
+    write("runs/mine", of_branch("topic", "3" * 40, run(*timed_results(rng, slower={0: 1.5}))))
+    done = klab("compare", "runs/mine", "--against", "main")
+    assert done.code == 1, done.err
+    assert "before: runs/newest" in done.out
+    unknown = klab("compare", "runs/mine", "--against", "no-such-branch")
+    assert (unknown.code, "no run of the branch or commit 'no-such-branch'" in unknown.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a"], "1 runs named, two are compared"),
+        (["a", "b", "a"], "3 runs named, two are compared"),
+        (["--against", "a"], "no run to compare"),
+        (["a", "nowhere"], "no record at nowhere"),
+        (["a", "other"], "different machines (a on a machine; other on another machine)"),
+        (["a", "b", "--precision", "little"], "cannot read --precision"),
+        (["a", "b", "--json", "--markdown", "-"], "both print to standard output"),
+        (["a", "b", "--html", "no/such/folder.html"], "--html no/such/folder.html cannot be written"),
+    ],
+)
+def test_a_bad_request_is_one_sentence(klab, write, words, message):
+    write("a", run(result("f", STEADY)))
+    write("b", run(result("f", STEADY)))
+    write("other", run(result("f", STEADY), machine="another machine"))
+    done = klab("compare", *words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_different_machines_are_compared_when_told(klab, write):
+    write("a", run(result("f", STEADY)))
+    write("other", run(result("f", STEADY), machine="another machine"))
+    done = klab("compare", "a", "other", "--across-machines", "--precision", "10%")
+    assert done.code == 0, done.err
+    assert "The machines differ: a machine before, another machine after." in done.out
