@@ -65,7 +65,11 @@ def test_several_runs_a_side(klab, write):
 
 def test_against_a_branch_takes_its_newest_comparable_run(klab, write, tmp_path):
     def of_branch(branch, commit, record):
-        record["environment"] |= {"branch": branch, "commit": commit, "committed": f"2026-11-0{commit[0]}T00:00:00+0000"}
+        record["environment"] |= {
+            "branch": branch,
+            "commit": commit,
+            "committed": f"2026-11-0{commit[0]}T00:00:00+0000",
+        }
         return record | {"began": "2026-11-10T00:00:00+0000"}
 
     rng = random.Random(1)
@@ -82,7 +86,7 @@ def test_against_a_branch_takes_its_newest_comparable_run(klab, write, tmp_path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["a"], "1 runs named, two are compared"),
+        (["a"], "1 run named, two are compared"),
         (["a", "b", "a"], "3 runs named, two are compared"),
         (["--against", "a"], "no run to compare"),
         (["a", "nowhere"], "no record at nowhere"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
+from kernellab.base.text import plural
 from kernellab.cli.options import add_json_option, parse_precision, print_json, write_file
 from kernellab.cli.project import project_text
 from kernellab.cli.run_folder import display_path
@@ -57,7 +58,7 @@ def _sides(args: argparse.Namespace) -> tuple[Side, Side]:
         return _load([_find(name, args.run[0]) for name in args.against]), _load(args.run)
     if len(args.run) != 2:
         raise UserError(
-            f"{len(args.run)} runs named, two are compared: klab compare runs/before runs/after. "
+            f"{plural(len(args.run), 'run')} named, two are compared: klab compare runs/before runs/after. "
             "Several on a side: klab compare AFTER… --against BEFORE…"
         )
     return _load(args.run[:1]), _load(args.run[1:])
@@ -88,7 +89,7 @@ def _show(args: argparse.Namespace, comparison: Comparison) -> None:
     if args.markdown and args.markdown != "-":
         write_file("--markdown", Path(args.markdown), markdown.document(comparison))
     if args.markdown == "-":
-        print(markdown.document(comparison))
+        print(markdown.document(comparison), end="")
     elif args.json:
         from kernellab.comparison.document import to_json
 
