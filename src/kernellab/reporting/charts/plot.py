@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kernellab.record.derived import DerivedRecord
-from kernellab.record.statuses import RIGHT
 from kernellab.reporting.charts.provenance import provenance
-from kernellab.reporting.charts.series import Sweep
+from kernellab.reporting.charts.series import Sweep, ceiling, describe_gaps
 
 _MARKERS = "os^vDPX*<>"
 _MOST_LEVEL_TICKS = 8  # more are written at an angle
@@ -25,7 +24,7 @@ def draw(sweep: Sweep, record: DerivedRecord) -> Figure:
     absent = []
     for number, impl in enumerate(sweep.impls):
         curve = sweep.curve(impl)
-        problems = _describe_gaps(sweep, impl)
+        problems = describe_gaps(sweep, impl)
         if not curve:
             absent.append(f"{impl} ({problems})")
             continue
@@ -63,25 +62,8 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _describe_gaps(sweep: Sweep, impl: str) -> str:
-    """`wrong at 3 of 8 sizes`, for the sizes without a point."""
-    counts: dict[str, int] = {}
-    for size in sweep.groups:
-        result = sweep.result(size, impl)
-        status = "absent" if result is None else result["derived"]["at_case"]["status"]
-        if status in RIGHT and size not in sweep.curve(impl):
-            status = "not timed"
-        if status not in RIGHT:
-            counts[status] = counts.get(status, 0) + 1
-    return ", ".join(f"{status} at {n} of {len(sweep.groups)} sizes" for status, n in counts.items())
-
-
 def _draw_ceiling(axes: Axes, sweep: Sweep, record: DerivedRecord) -> None:
-    ceilings = record["machine"].get("ceilings")
-    if not ceilings or sweep.unit == "µs":
-        return
-    in_matmul = sweep.unit == "TFLOP/s"
-    rate = ceilings["matmul_tflops"].get(sweep.case["dtype"]) if in_matmul else ceilings["copy_gbps"]
-    name = "matmul rate" if in_matmul else "copy bandwidth"
-    if rate:
+    limit = ceiling(sweep, record)
+    if limit is not None:
+        name, rate = limit
         axes.axhline(rate, color="0.5", linestyle="--", linewidth=1, label=f"{name}, measured")

@@ -114,6 +114,30 @@ def find(record: DerivedRecord) -> list[Sweep]:
     return _distinguish_stems(sweeps)
 
 
+def describe_gaps(sweep: Sweep, impl: str) -> str:
+    """`wrong at 3 of 8 sizes`, for the sizes without a point."""
+    counts: dict[str, int] = {}
+    for size in sweep.groups:
+        result = sweep.result(size, impl)
+        status = "absent" if result is None else result["derived"]["at_case"]["status"]
+        if status in RIGHT and size not in sweep.curve(impl):
+            status = "not timed"
+        if status not in RIGHT:
+            counts[status] = counts.get(status, 0) + 1
+    return ", ".join(f"{status} at {n} of {len(sweep.groups)} sizes" for status, n in counts.items())
+
+
+def ceiling(sweep: Sweep, record: DerivedRecord) -> tuple[str, float] | None:
+    """What the machine can do at most in the unit of the sweep, and the name of that limit."""
+    ceilings = record["machine"].get("ceilings")
+    if not ceilings or sweep.unit == "µs":
+        return None
+    if sweep.unit == "GB/s":
+        return "copy bandwidth", ceilings["copy_gbps"]
+    rate = ceilings["matmul_tflops"].get(sweep.case["dtype"])
+    return ("matmul rate", rate) if rate else None
+
+
 def _kinds(record: DerivedRecord) -> dict[tuple[str, str], list[list[DerivedResult]]]:
     """The record's groups by op and everything of the case but its sizes."""
     kinds: dict[tuple[str, str], list[list[DerivedResult]]] = {}

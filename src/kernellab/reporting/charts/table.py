@@ -28,14 +28,14 @@ def show(sweep: Sweep, record: DerivedRecord, out: Console) -> None:
     unit = f", {sweep.unit}" if sweep.timed else ""
     out.print(Text.assemble((sweep.op, "bold"), f" · {sweep.label} · {device}{unit}"))
     if sweep.timed:
-        for part in split_columns(_table(sweep), out.width):
+        for part in split_columns(table(sweep), out.width):
             print_table(part, out)
-    for line in _remarks(sweep, timing="time" in record["stages"]):
+    for line in remarks(sweep, timing="time" in record["stages"]):
         out.print(line, soft_wrap=not out.is_terminal)
     out.print()
 
 
-def _table(sweep: Sweep) -> Table:
+def table(sweep: Sweep) -> Table:
     impls = [impl for impl in sweep.impls if sweep.curve(impl)]
     columns = [Column(sweep.dim), *map(Column, impls)]
     if len(impls) > 1:
@@ -83,7 +83,7 @@ def _leaders(best: DerivedResult | None) -> str:
 # Remarks below the table --------------------------------------------------------------------------------
 
 
-def _remarks(sweep: Sweep, *, timing: bool) -> list[Text]:
+def remarks(sweep: Sweep, *, timing: bool) -> list[Text]:
     """One line for each status with its reason, each doubt and each note."""
     width = max(map(len, sweep.impls))
     lines = []

@@ -1,6 +1,6 @@
 """Renders a document from a template: styles, scripts and data inside one file, under a policy that loads nothing.
 
-A template extends `base.html`. Values are escaped unless they are `Markup`, which only trusted code may make.
+A template extends `base.html`. Values are cut and escaped unless they are `Markup`, which only trusted code may make.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from kernellab.reporting.html.parts import asset, json_in_script, source_hash
+from kernellab.base.text import printable_lines
+from kernellab.reporting.html.parts import MOST_CHARACTERS, asset, json_in_script, source_hash
 
 _BASE = Path(__file__).with_name("templates")
 
@@ -32,6 +33,7 @@ def render(folder: Path, template: str, sources: Sources, **values: object) -> s
         loader=FileSystemLoader([folder, _BASE]),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -47,11 +49,18 @@ def render(folder: Path, template: str, sources: Sources, **values: object) -> s
     }
     return environment.get_template(template).render(
         **values,
-        policy="; ".join(f"{name} {sources}" for name, sources in policy.items()),
+        policy=escape("; ".join(f"{name} {sources}" for name, sources in policy.items())),
         styles=[Markup(text) for text in (asset(__file__, "base.css"), *sources.styles)],
         scripts=[Markup(text) for text in scripts],
         data={name: Markup(json_in_script(value)) for name, value in sources.data.items()},
     )
+
+
+def _shown(value: object) -> object:
+    """A value of a template: texts have no control characters, and no more characters than a reader can use."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return printable_lines(value if len(value) <= MOST_CHARACTERS else f"{value[:MOST_CHARACTERS]}…")
 
 
 def _script(text: str) -> str:

@@ -35,7 +35,9 @@ def report(runs: Sequence[Run]) -> str:
     figures = {name: figure for section in sections for name, figure in section.figures.items()}
     data = {name: value for section in sections for name, value in section.data.items()}
     styles = dict.fromkeys(["report.css", *(name for section in sections for name in section.styles)])
-    scripts = dict.fromkeys(["report.js", *(name for section in sections for name in section.scripts)])
+    scripts = dict.fromkeys(
+        ["tables.js", "charts.js", *(name for section in sections for name in section.scripts), "ready.js"]
+    )
     return render(
         _TEMPLATES,
         "report.html",

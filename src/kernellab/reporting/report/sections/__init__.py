@@ -7,10 +7,30 @@ one entry of `SECTIONS`.
 from collections.abc import Sequence
 
 from kernellab.reporting.report.parts.section import MakeSection
-from kernellab.reporting.report.sections import answer, code, environment
+from kernellab.reporting.report.sections import (
+    answer,
+    code,
+    correctness,
+    curves,
+    environment,
+    findings,
+    kernels,
+    panel,
+    roofline,
+    samples,
+    verdicts,
+)
 
 SECTIONS: Sequence[MakeSection] = (
     answer.section,
+    verdicts.section,
+    curves.section,
+    roofline.section,
+    samples.section,
+    panel.section,
+    correctness.section,
+    findings.section,
+    kernels.section,
     code.section,
     environment.section,
 )

@@ -1,0 +1,150 @@
+"""The verdict table: every implementation at every case and pass, to sort and filter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kernellab.record import verdict
+from kernellab.record.derived import DerivedRecord, DerivedResult, Speedup
+from kernellab.record.statuses import FAILED, IMPRECISE, OK, UNKNOWN
+from kernellab.reporting.report.parts.section import Run, Section
+from kernellab.reporting.report.parts.table import Cell, Column, Table, Tone
+from kernellab.reporting.sentences import times
+from kernellab.reporting.sentences.statuses import notes, status_text
+from kernellab.reporting.text import numbers
+
+_NO_PASS = "–"  # of a result that was not timed
+_SHORT = ("op", "dtype", "pass")  # columns that are left out where they say the same in every row
+_MOST_NAMES, _MOST_REASONS = 8, 500
+_TITLES = {"ok": "right", UNKNOWN: "cannot tell"}
+_COLUMNS = (
+    Column("op", filter="op"),
+    Column("case", filter="case"),
+    Column("dtype", filter="dtype"),
+    Column("pass", filter="pass"),
+    Column("impl", filter="impl"),
+    Column("status", filter="status"),
+    Column("time", numeric=True),
+    Column("99 %", numeric=True),
+    Column("over the baseline", numeric=True),
+    Column("over the fastest other", numeric=True),
+    Column("rate", numeric=True),
+    Column("of the limit", numeric=True),
+    Column("trust", filter="trust"),
+    Column("error", numeric=True),
+    Column("build", numeric=True),
+)
+
+
+def section(run: Run) -> Section | None:
+    record = run.record
+    if not record["results"]:
+        return None
+    rows = [row for group in verdict.groups(record["results"]) for row in _group_rows(group)]
+    values = {"table": _table(rows), "reasons": _reasons(record)}
+    return Section("verdicts", "Verdicts", "verdicts.html", values)
+
+
+def _table(rows: Sequence[Sequence[Cell]]) -> Table:
+    """The table without columns of few choices that say the same in every row: the caption says it once."""
+    texts = [{row[at].text for row in rows if row[at].text not in ("", _NO_PASS)} for at in range(len(_COLUMNS))]
+    same = [at for at, column in enumerate(_COLUMNS) if column.title in _SHORT and len(texts[at]) == 1]
+    everywhere = ", ".join(next(iter(texts[at])) for at in same)
+    caption = f"Every implementation at every case{f' of {everywhere}' if everywhere else ''}, with 99 % intervals"
+    kept = [at for at in range(len(_COLUMNS)) if at not in same]
+    return Table(caption, [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows], sortable=True)
+
+
+def _group_rows(group: Sequence[DerivedResult]) -> list[list[Cell]]:
+    """The rows of one op and case: the fastest first, those without a time last."""
+
+    def median_us(result: DerivedResult) -> float:
+        time = result["derived"]["time"]
+        return time["median_us"] if time else math.inf
+
+    ordered = sorted(group, key=median_us)
+    return [row for result in ordered for row in _rows(result)]
+
+
+def _rows(result: DerivedResult) -> list[list[Cell]]:
+    """One row for each pass that was timed; one row for a result without times."""
+    timed = [
+        (name, row)
+        for name, pass_verdict in result["derived"]["passes"].items()
+        if (row := times.timed(result, pass_verdict)) is not None
+    ]
+    case = numbers.case_label(result["case"]).replace(f" · {result['case']['dtype']}", "", 1)
+    size = _elements(result)
+    status = result["derived"]["status"]
+    head = [Cell(result["op"]), Cell(case, sort=size), Cell(result["case"]["dtype"])]
+    word = Cell(_TITLES.get(status, status), _tone(status))
+    if not timed:
+        check = result["check"]
+        errors = check.get("errors") if check else None
+        error = errors["max"] if errors else None
+        error_cell = Cell("" if error is None else f"{error:.2g}", sort=error)
+        return [[*head, Cell(_NO_PASS, "faint"), Cell(result["impl"]), word, *[Cell("")] * 7, error_cell, Cell("")]]
+    return [[*head, Cell(name), Cell(result["impl"]), word, *_times(row)] for name, row in timed]
+
+
+def _times(row: times.TimedResult) -> list[Cell]:
+    speedup = row.speedup
+    time, limit, trust = row.time, row.limit, row.trust
+    half = (time["high_us"] - time["low_us"]) / 2 / time["median_us"] if time["median_us"] else 0.0
+    rate = (limit["tflops"] or limit["gbps"] or 0.0) if limit else None
+    fraction = limit["fraction"] if limit else None
+    bound = {"memory": "copy bandwidth", "matmul": "matmul rate"}.get(str(limit["bound"])) if limit else None
+    check, build_s = row.result["check"], row.result["derived"]["build_s"]
+    errors = check.get("errors") if check else None
+    return [
+        Cell(times.time_text(row), sort=time["median_us"]),
+        Cell(times.spread_text(row), sort=half),
+        _speedup(speedup["baseline"]),
+        _speedup(speedup["fastest_other"]),
+        Cell(times.rate_text(row), sort=rate),
+        Cell(times.fraction_text(row), sort=fraction, remark=f"of {bound}" if fraction and bound else ""),
+        Cell(trust["verdict"], "" if trust["verdict"] == "trusted" else "warn"),
+        Cell(times.error_text(row), sort=errors["max"] if errors else None),
+        Cell(times.build_text(row), sort=build_s),
+    ]
+
+
+def _speedup(speedup: Speedup | None) -> Cell:
+    """`4.74×`, and below it over which other, with the interval, and a doubt where it is neither faster nor slower."""
+    if speedup is None:
+        return Cell("")
+    interval = f"{numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])}"
+    tones: dict[str, Tone] = {"faster": "good", "slower": "bad"}
+    tone = tones.get(speedup["verdict"], "faint")
+    doubt = "" if speedup["verdict"] in tones else f", {speedup['verdict']}"
+    return Cell(numbers.times(speedup["median"]), tone, speedup["median"], f"over {speedup['over']}, {interval}{doubt}")
+
+
+def _elements(result: DerivedResult) -> float:
+    """The product of the sizes of a case, by which cases are sorted."""
+    sizes = [n for size in result["case"]["dims"].values() for n in (size if isinstance(size, list) else [size])]
+    return float(math.prod(min(max(n, 0), 1 << 40) for n in sizes[:16]))
+
+
+def _tone(status: str) -> Tone:
+    if status in FAILED:
+        return "bad"
+    return "good" if status == OK.name else "warn" if status in (UNKNOWN, IMPRECISE.name) else "faint"
+
+
+def _reasons(record: DerivedRecord) -> Sequence[tuple[str, str, Tone]]:
+    """Why results are not right, and notes: each once, with its implementations."""
+    places: dict[tuple[str, Tone], dict[str, None]] = {}
+    for result in record["results"]:
+        derived, name = result["derived"], f"{result['op']} {result['impl']}"
+        status = derived["status"]
+        sentences: list[tuple[str, Tone]] = []
+        if status != OK.name:
+            sentences.append((status_text(result, record).plain, _tone(status)))
+        sentences += [(f"note: {note}", "warn") for note in notes(result)]
+        for sentence in sentences:
+            places.setdefault(sentence, {})[name] = None
+    return [(", ".join(list(names)[:8]) + (" …" if len(names) > 8 else ""), *key) for key, names in places.items()][
+        :500
+    ]
