@@ -88,3 +88,18 @@ def _without(folder: Path, package: str) -> str:
     """A Python path on which a package cannot be found."""
     (folder / "sitecustomize.py").write_text(f"import sys; sys.modules[{package!r}] = None")
     return ":".join([str(folder), *filter(None, sys.path)])
+
+
+def test_a_run_ends_with_its_report_and_never_fails_because_of_it(klab, tmp_path):
+    arguments = ["bench", "square", "--shape", "8x8", "--impl", "manual", "--rounds", "2", "--seconds", "0.01"]
+    done = klab(*arguments, "--only-times", "--out", "mine")
+    assert done.out.endswith("record: mine\nreport: mine/report.html\n")
+    assert "square" in (tmp_path / "mine" / "report.html").read_text()
+    (tmp_path / "blocked" / "report.html" / "x").mkdir(parents=True)
+    done = klab(*arguments, "--only-times", "--out", "blocked")
+    assert done.code == 0
+    assert "no report: blocked/report.html cannot be written" in done.out
+    without = klab(*arguments, "--only-times", "--out", "plain", PYTHONPATH=_without(tmp_path, "jinja2"))
+    assert without.code == 0
+    assert "no report without jinja2: pip install jinja2 plotly, or copy the run" in without.out
+    assert "klab report plain" in without.out

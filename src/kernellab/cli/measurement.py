@@ -24,6 +24,7 @@ from kernellab.cli.options import (
     write_file,
 )
 from kernellab.cli.project import project_defaults
+from kernellab.cli.report_file import write_report
 from kernellab.cli.run_folder import create_journal, display_path, runs_folder
 from kernellab.peers import peer_names
 
@@ -191,11 +192,13 @@ def _show(args: argparse.Namespace, record: DerivedRecord, folder: Path, *, inte
         print_json(record)
     if args.json or args.csv == "-":
         files.write(record, folder)
+        write_report(record, folder)
         return
     out = console()
     results.show(record, out, verbose=args.verbose)
     results.show_files(files.write(record, folder), display_path(folder), out)
     out.print(f"record: {display_path(folder)}", style="dim")
+    out.print(write_report(record, folder), style="dim", soft_wrap=True)
     if interrupted:
         out.print(f"interrupted; klab {args.verb} --resume {display_path(folder)} continues", style="yellow")
 

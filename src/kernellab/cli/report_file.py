@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
 from kernellab.base.paths import replace_file
+from kernellab.cli.run_folder import display_path
 
 if TYPE_CHECKING:
     from kernellab.record.derived import DerivedRecord
@@ -71,6 +72,28 @@ def json_document(runs: Sequence[Run]) -> object:
     for run in runs:
         add_findings(run.record)
     return runs[0].record if len(runs) == 1 else [run.record for run in runs]
+
+
+def write_report(record: DerivedRecord, folder: Path) -> str:
+    """Writes the report of a run that has ended. Returns a line that names it, or says why there is none.
+
+    A run never fails because of its report.
+    """
+    from kernellab.reporting.report.parts.section import Run
+
+    again = f"klab report {shlex.quote(display_path(folder))}"
+    missing = missing_packages()
+    if missing:
+        return f"no report without {missing}: {remedy([display_path(folder)])}"
+    try:
+        write([Run(record, [folder])], folder / NAME)
+    except UserError as error:
+        return f"no report: {error.message}"
+    except KeyboardInterrupt:
+        return f"no report, as it was interrupted: {again} writes it"
+    except Exception as error:
+        return f"no report ({type(error).__name__}): {again} --debug shows why"
+    return f"report: {display_path(folder / NAME)}"
 
 
 def write(runs: Sequence[Run], file: Path) -> None:

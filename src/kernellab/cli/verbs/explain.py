@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernellab.base.errors import UserError
 from kernellab.cli.options import (
@@ -19,6 +19,7 @@ from kernellab.cli.options import (
     sized_request,
     split_commas,
 )
+from kernellab.cli.report_file import write_report
 from kernellab.cli.run_folder import create_journal, display_path, runs_folder
 
 if TYPE_CHECKING:
@@ -74,8 +75,10 @@ def run(args: argparse.Namespace) -> int:
     if args.plot and Path(args.plot).suffix not in (".png", ".svg"):
         raise UserError(f"--plot {args.plot}: the file's name must end in .png or .svg")
     gpu_name = _gpu_name(args)
-    record, folder, interrupted = _load_or_measure(args, gpu_name)
+    loaded = _load_or_measure(args, gpu_name)
+    record, folder = loaded.record, loaded.folder
     derived = verdict.derive(record)
+    report_line = write_report(derived, folder) if loaded.measured else ""
     explanation = explain_run(derived, gpu_name)
     if not explanation.explanations:
         raise UserError(_nothing_to_explain(explanation.unexplained, args.target))
@@ -85,11 +88,13 @@ def run(args: argparse.Namespace) -> int:
         out = console()
         report.show(explanation, derived, out, verbose=args.verbose)
         out.print(f"record: {display_path(folder)}", style="dim")
+        if report_line:
+            out.print(report_line, style="dim", soft_wrap=True)
     if args.plot:
         from kernellab.reporting.charts.roofline import plot
 
         plot([entry.subject for entry in explanation.explanations], derived, Path(args.plot))
-    if interrupted:
+    if loaded.interrupted:
         return 130
     failed = any(entry["status"] in FAILED for entry in record["code"])
     return 1 if failed else verdict.exit_code(derived) if record["results"] else 0
@@ -118,8 +123,14 @@ def _gpu_name(args: argparse.Namespace) -> str | None:
     return max(candidates, key=lambda candidate: candidate.sms).name
 
 
-def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[Record, Path, bool]:
-    """A record, its folder, and whether measuring it was interrupted."""
+class _Loaded(NamedTuple):
+    record: Record
+    folder: Path
+    measured: bool  # by this command
+    interrupted: bool
+
+
+def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> _Loaded:
     from kernellab.history.index import add_run
     from kernellab.record.journal import JOURNAL, RUN
     from kernellab.record.reading import load
@@ -132,14 +143,14 @@ def _load_or_measure(args: argparse.Namespace, gpu_name: str | None) -> tuple[Re
             )
         record = load(path)
         _require_costs(record, args.target)
-        return record, path if path.is_dir() else path.parent, False
+        return _Loaded(record, path if path.is_dir() else path.parent, measured=False, interrupted=False)
     settings = _settings(args, gpu_name)
     journal = create_journal(args.out, settings, "explain-")
     interrupted = _measure(settings, journal)
     journal.save()
     journal.close()
     add_run(journal.folder, runs_folder())
-    return journal.record, journal.folder, interrupted
+    return _Loaded(journal.record, journal.folder, measured=True, interrupted=interrupted)
 
 
 def _require_costs(record: Record, target: str) -> None:
