@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,29 @@ def timed_in(index: Index, run: IndexedRun) -> set[tuple[str, str, str]]:
     )
     folder = os.fsencode(run.folder.relative_to(index.runs))
     return {(op, impl, case) for op, impl, case in index.connection.execute(query, (folder,))}
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """The ops of a run, and how many implementations have each status, all cases together."""
+
+    ops: tuple[str, ...] = ()
+    statuses: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def outcomes(index: Index) -> dict[Path, Outcomes]:
+    """How every run fared, by its folder."""
+    query = (
+        "SELECT r.folder, m.op, m.status, COUNT(DISTINCT m.impl) FROM measurements m JOIN runs r ON r.id = m.run"
+        " GROUP BY r.id, m.op, m.status ORDER BY r.id, m.op, m.status"
+    )
+    ops: dict[bytes, dict[str, None]] = {}
+    statuses: dict[bytes, dict[str, int]] = {}
+    for folder, op, status, impls in index.connection.execute(query):
+        ops.setdefault(folder, {})[op] = None
+        of_run = statuses.setdefault(folder, {})
+        of_run[status] = of_run.get(status, 0) + impls
+    return {index.runs / os.fsdecode(folder): Outcomes(tuple(ops[folder]), statuses[folder]) for folder in ops}
 
 
 def points(index: Index, filters: Filters, *, timed: bool = True) -> Iterator[Point]:

@@ -43,7 +43,7 @@ def read_journal(folder: Path) -> list[Line]:
             if number < len(texts):
                 raise UserError(f"{path} is damaged at line {number}: {refused}") from None
             break
-        lines.append(_line(entry, f"{path} is damaged at line {number}"))
+        lines.append(parse_line(entry, f"{path} is damaged at line {number}"))
     head = lines[0].event if lines else None
     if not isinstance(head, RunStarted):
         raise UserError(f"{path} is damaged: it does not begin with a run")
@@ -72,7 +72,8 @@ def fold_lines(lines: list[Line], journal: Path) -> Record:
     return record
 
 
-def _line(entry: object, problem: str) -> Line:
+def parse_line(entry: object, problem: str) -> Line:
+    """One line of a journal. `problem` begins the message where it cannot be read."""
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
         raise UserError(f"{problem}: it is not an event")
     try:

@@ -5,7 +5,7 @@ import re
 import pytest
 from jinja2 import UndefinedError
 
-from kernellab.reporting.html.document import Sources, render
+from kernellab.reporting.html.document import Sources, policy_of, render
 
 TEMPLATE = '{% extends "base.html" %}{% block main %}<p id="name">{{ name }}</p>{% endblock %}'
 
@@ -39,3 +39,12 @@ def test_every_script_is_allowed_by_its_hash_and_data_cannot_end_its_element(fol
 def test_a_script_that_would_end_its_own_element_is_refused(folder):
     with pytest.raises(ValueError, match="end tag"):
         render(folder, "page.html", Sources(scripts=["'</SCRIPT>'"]), title="t", name="n")
+
+
+def test_a_server_sends_the_policy_of_a_page_as_a_header_too(folder):
+    text = render(folder, "page.html", Sources(), allow={"form-action": "'self'"}, title='" onload="', name="n")
+    policy = policy_of(text)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert policy.endswith("form-action 'self'")
+    with pytest.raises(ValueError, match="no security policy"):
+        policy_of("<p>")

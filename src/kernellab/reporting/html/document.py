@@ -1,12 +1,15 @@
 """Renders a document from a template: styles, scripts and data inside one file, under a policy that loads nothing.
 
 A template extends `base.html`. Values are cut and escaped unless they are `Markup`, which only trusted code may make.
+Pages of a server may `allow` more: forms and events from the same server.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import unescape
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,6 +19,7 @@ from kernellab.base.text import printable_lines
 from kernellab.reporting.html.parts import MOST_CHARACTERS, asset, json_in_script, source_hash
 
 _BASE = Path(__file__).with_name("templates")
+_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')  # as in base.html
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,13 @@ class Sources:
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-def render(folder: Path, template: str, sources: Sources, **values: object) -> str:
-    """The document that a template of `folder` describes. `values` must contain `title`."""
+def render(
+    folder: Path, template: str, sources: Sources, *, allow: Mapping[str, str] | None = None, **values: object
+) -> str:
+    """The document that a template of `folder` describes. `values` must contain `title`.
+
+    `allow` replaces directives of the policy.
+    """
     environment = Environment(
         loader=FileSystemLoader([folder, _BASE]),
         autoescape=True,
@@ -46,6 +55,7 @@ def render(folder: Path, template: str, sources: Sources, **values: object) -> s
         "img-src": "data:",
         "base-uri": "'none'",
         "form-action": "'none'",
+        **(allow or {}),
     }
     return environment.get_template(template).render(
         **values,
@@ -54,6 +64,14 @@ def render(folder: Path, template: str, sources: Sources, **values: object) -> s
         scripts=[Markup(text) for text in scripts],
         data={name: Markup(json_in_script(value)) for name, value in sources.data.items()},
     )
+
+
+def policy_of(document: str) -> str:
+    """The security policy of a rendered document: a server also sends it as a header."""
+    match = _POLICY.search(document)
+    if match is None:
+        raise ValueError("the document has no security policy")
+    return unescape(match[1])
 
 
 def _shown(value: object) -> object:

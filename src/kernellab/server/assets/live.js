@@ -1,0 +1,31 @@
+// Shows the states of a run as the server sends them. All text of the run is set as text, never as markup.
+(() => {
+  const place = (name) => document.getElementById(name);
+  const columns = ["op", "case", "impl", "check", "time", "rounds"];
+  const source = new EventSource(`${location.pathname}/events`);
+  const row = (entry) => {
+    const line = document.createElement("tr");
+    for (const column of columns) {
+      const cell = line.insertCell();
+      cell.textContent = column === "rounds" ? entry.rounds || "" : entry[column];
+      if (column === "time" || column === "rounds") cell.className = "number";
+      if (column === "check") cell.className = entry.check.startsWith("ok") ? "good" : entry.check ? "bad" : "";
+    }
+    return line;
+  };
+  source.addEventListener("state", (event) => {
+    const state = JSON.parse(event.data);
+    const trials = state.trials ? `, ${state.trials} trials` : "";
+    const progress = `${state.steps_done} of ${state.steps} implementations checked${trials}`;
+    place("now").textContent = state.problem || (state.complete ? `Complete: ${progress}` : `${progress}. ${state.now}`);
+    place("progress").max = Math.max(state.steps, 1);
+    place("progress").value = state.complete ? Math.max(state.steps, 1) : state.steps_done;
+    place("rows").replaceChildren(...state.rows.map(row));
+    place("left-out").textContent = state.rows_left_out ? `and ${state.rows_left_out} more` : "";
+    document.documentElement.dataset.live = state.complete ? "complete" : "running";
+  });
+  source.addEventListener("end", () => source.close());
+  source.onerror = () => {
+    place("now").textContent = "klab serve does not answer. This page continues when it does.";
+  };
+})();
