@@ -24,10 +24,14 @@ _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]
 
 @dataclass(frozen=True)
 class Sources:
-    """What a document contains besides its text: styles and scripts in order, and data that scripts read by name."""
+    """What a document contains besides its text: styles and scripts in order, and data that scripts read by name.
+
+    `frame_scripts` are the scripts of documents that stand in frames of this one: its policy holds for them too.
+    """
 
     styles: Sequence[str] = ()
     scripts: Sequence[str] = ()
+    frame_scripts: Sequence[str] = ()
     data: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -49,7 +53,7 @@ def render(
     scripts = [_script(text) for text in (asset(__file__, "theme.js"), *sources.scripts)]
     policy = {
         "default-src": "'none'",
-        "script-src": " ".join(source_hash(text) for text in scripts),
+        "script-src": " ".join(source_hash(text) for text in (*scripts, *sources.frame_scripts)),
         # Charts set the styles of what they draw. A style can load nothing, because no other source is allowed.
         "style-src": "'unsafe-inline'",
         "img-src": "data:",

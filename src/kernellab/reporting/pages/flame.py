@@ -1,7 +1,7 @@
 """Flame graphs: the time spent in each stack, as a picture, as a file for speedscope, and as text.
 
-The picture is one SVG file that needs nothing else. Widths are percentages, so that it fits a narrow screen. Its script
-zooms and searches; without the script the picture is the same, but static.
+The picture is one SVG file, or one HTML file, that needs nothing else. Widths are percentages, so that it fits a narrow
+screen. Its script zooms and searches; without the script the picture is the same, but static.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 
-from kernellab.reporting.html.parts import asset, label
+from kernellab.reporting.html.parts import asset, label, source_hash
 from kernellab.reporting.text.numbers import count, duration
 
 Stacks = Mapping[tuple[str, ...], int]  # frames, outermost first, with the nanoseconds spent in the innermost
@@ -77,6 +77,38 @@ class _Frame:
 
 def svg(title: str, stacks: Stacks, quantity: str = "time") -> str:
     """The picture; `quantity` says what the widths are, such as GPU time."""
+    script = f"<script><![CDATA[\n{asset(__file__, 'flame.js')}]]></script>\n"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{_picture(title, stacks, quantity, script)}'
+
+
+def page(title: str, stacks: Stacks, quantity: str = "time") -> str:
+    """The picture as an HTML document, as a frame inside another document needs it."""
+    script = page_script()
+    policy = f"default-src 'none'; script-src {source_hash(script)}; style-src 'unsafe-inline'; base-uri 'none'"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(label(title, _NAME_CHARACTERS))}</title><style>body {{ margin: 0 }}</style></head>\n"
+        f"<body>{_picture(title, stacks, quantity)}<script>{script}</script></body></html>\n"
+    )
+
+
+def page_script() -> str:
+    """The script of `page`, which the policy of a document around it must allow."""
+    return asset(__file__, "flame.js") + asset(__file__, "frame.js")
+
+
+def height(stacks: Stacks) -> int:
+    """The height in pixels with every frame drawn."""
+    return _height(max(map(len, stacks), default=0))
+
+
+def _height(deepest: int) -> int:
+    return _TOP + _ROW_HEIGHT * (deepest + 1) + 8
+
+
+def _picture(title: str, stacks: Stacks, quantity: str, script: str = "") -> str:
     root = _tree(stacks, f"all {quantity}")
     frames = _lay_out(root)
     drawn = [frame for frame in frames if frame.total_ns > 0]
@@ -89,18 +121,18 @@ def svg(title: str, stacks: Stacks, quantity: str = "time") -> str:
         summary += f"; {count(len(frames) - len(drawn), 'thinnest frame')} not drawn"
     if not drawn:
         summary = f"no {quantity} was recorded"
-    height = _TOP + _ROW_HEIGHT * (deepest + 1) + 8
+    height = _height(deepest)
     heading = escape(label(title, _NAME_CHARACTERS))
     return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" id="flame">\n'
         f"<title>{heading}</title>\n<style>{asset(__file__, 'flame.css')}</style>\n"
+        f'<style id="dark" media="(prefers-color-scheme: dark)">{asset(__file__, "flame-dark.css")}</style>\n'
         '<rect class="paper" width="100%" height="100%"/>\n'
         f'<text class="head" x="8" y="22">{heading}</text>\n'
         f'<text class="status" x="8" y="42" aria-live="polite">{escape(summary)}</text>\n'
         f'<svg id="frames" y="{_TOP}" width="100%" height="{height - _TOP}" role="tree" aria-label="{heading}">\n'
         + "".join(_element(frame, root.total_ns) for frame in drawn)
-        + f"</svg>\n<script><![CDATA[\n{asset(__file__, 'flame.js')}]]></script>\n</svg>\n"
+        + f"</svg>\n{script}</svg>\n"
     )
 
 

@@ -66,16 +66,23 @@ def page(trace: Trace, title: str) -> str:
         "lanes": _lanes(trace),
         "notes": [label(note) for note in trace.notes],
     }
-    style = asset(__file__, "timeline.css")
-    script = "(() => {\n" + "".join(asset(__file__, f"{name}.js") for name in _SCRIPTS) + "})();\n"
+    style, dark = asset(__file__, "timeline.css"), asset(__file__, "timeline-dark.css")
+    script = page_script()
+    styles = f"{source_hash(style)} {source_hash(dark)}"
     return Template(asset(__file__, "timeline.html")).substitute(
         title=escape(label(title, _TITLE_CHARACTERS)),
-        policy=f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; base-uri 'none'",
+        policy=f"default-src 'none'; script-src {source_hash(script)}; style-src {styles}; base-uri 'none'",
         style=style,
+        dark=dark,
         script=script,
         about=json_in_script(about),
         packed=base64.b64encode(packed).decode(),
     )
+
+
+def page_script() -> str:
+    """The script of `page`, which the policy of a document around it must allow."""
+    return "(() => {\n" + "".join(asset(__file__, f"{name}.js") for name in (*_SCRIPTS, "frame")) + "})();\n"
 
 
 def _kind_names() -> list[tuple[Kind, tuple[str, str]]]:

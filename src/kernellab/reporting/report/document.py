@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +45,7 @@ def report(runs: Sequence[Run]) -> str:
         Sources(
             styles=[asset(__file__, name) for name in styles],
             scripts=[*([_plotly()] if figures else []), *(asset(__file__, name) for name in scripts)],
+            frame_scripts=list(dict.fromkeys(text for section in sections for text in section.frame_scripts)),
             data={**data, **({"figures": figures} if figures else {})},
         ),
         title=chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs",
@@ -54,7 +56,7 @@ def report(runs: Sequence[Run]) -> str:
 def _chapter(run: Run) -> Chapter:
     sections = [section for make in SECTIONS if (section := make(run)) is not None]
     ops = dict.fromkeys(entry["op"] for entry in (*run.record["results"], *run.record["code"]))
-    title = label(", ".join(ops) or "an empty run", _MOST_TITLE)
+    title = label(", ".join(ops) or shlex.join(run.record["command"][:4]) or "an empty run", _MOST_TITLE)
     return Chapter(run.prefix, title, provenance(run.record), sections)
 
 

@@ -104,7 +104,7 @@
   reset.addEventListener("click", () => zoom(frames[0]));
   bar.append(field, reset);
   toolbar.append(bar);
-  document.documentElement.insertBefore(toolbar, holder);
+  holder.parentNode.insertBefore(toolbar, holder);
 
   for (const frame of frames) {
     frame.element.addEventListener("click", () => zoom(frame));

@@ -259,10 +259,12 @@ class Timeline {
     });
     byId("scroll").addEventListener("scroll", () => this.redraw());
     new ResizeObserver(() => this.resize()).observe(byId("scroll"));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    const repaint = () => {
       this.painter.theme();
       this.redraw();
-    });
+    };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+    document.addEventListener("themechange", repaint);
     this.listenToCanvas(byId("canvas"));
     this.listenToOverview(byId("overview"));
   }
@@ -272,7 +274,14 @@ class Timeline {
       const box = canvas.getBoundingClientRect();
       return [event.clientX - box.left, event.clientY - box.top];
     };
+    // In the frame of another document the wheel scrolls past this one, until the reader uses it.
+    let inUse = window === parent;
+    if (!inUse) {
+      addEventListener("focus", () => { inUse = true; });
+      addEventListener("blur", () => { inUse = false; });
+    }
     canvas.addEventListener("wheel", (event) => {
+      if (!inUse) return;
       event.preventDefault();
       const by = event.deltaMode === 1 ? 16 : 1;
       if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))

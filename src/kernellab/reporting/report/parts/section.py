@@ -38,6 +38,7 @@ class Section:
     """`template` is a file in `templates/`; it reads `values`. `figures` are Plotly's, by the id of their place.
 
     `styles` and `scripts` are files in `assets/` that this section needs; `data` is read by scripts, by id.
+    `frame_scripts` are the texts of scripts that run in frames of this section.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Section:
     data: Mapping[str, object] = field(default_factory=dict)
     styles: Sequence[str] = ()
     scripts: Sequence[str] = ()
+    frame_scripts: Sequence[str] = ()
 
 
 MakeSection = Callable[[Run], Section | None]  # None: the run has nothing to show there

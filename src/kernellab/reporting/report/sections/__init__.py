@@ -16,6 +16,7 @@ from kernellab.reporting.report.sections import (
     findings,
     kernels,
     panel,
+    recordings,
     roofline,
     samples,
     verdicts,
@@ -32,5 +33,6 @@ SECTIONS: Sequence[MakeSection] = (
     findings.section,
     kernels.section,
     code.section,
+    recordings.section,
     environment.section,
 )
