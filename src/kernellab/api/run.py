@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kernellab.reporting.notebook.progress import NotebookProgress
     from kernellab.reporting.terminal.progress import LiveProgress, PlainProgress
+    from kernellab.running.processes.worker_template import WorkerTemplate
 
 Names = str | Sequence[str]
 Sizes = str | Sequence[int] | Sequence[Sequence[int]]
@@ -145,8 +146,12 @@ def execute(
     dims: Mapping[str, object],
     *,
     progress: bool,
+    template: WorkerTemplate | None = None,
 ) -> Run:
-    """Carries out `klab VERB` with these targets and options in this process, and returns its run."""
+    """Carries out `klab VERB` with these targets and options in this process, and returns its run.
+
+    `template`: what workers are forked from, where several runs of this process share one.
+    """
     from kernellab import cli
     from kernellab.cli import measurement, timed_measurement
     from kernellab.cli.verbs import check
@@ -158,7 +163,7 @@ def execute(
     journal, settings = measurement.start(args.out, settings, ["klab", *words])
     shown = _shown_progress() if progress else None
     try:
-        measurement.measure(settings, journal, shown or SilentProgress())
+        measurement.measure(settings, journal, shown or SilentProgress(), template)
     finally:
         if shown is not None:
             shown.stop()

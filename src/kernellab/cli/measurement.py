@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kernellab.record.journal import Journal
     from kernellab.record.settings import Settings
     from kernellab.running.parent.progress import Progress
+    from kernellab.running.processes.worker_template import WorkerTemplate
 
 _WITH_RESUME = {"resume", "strict", "json", "csv", "verbose", "debug"}  # the only options that may go with --resume
 _TIMEOUT_S = 60.0
@@ -135,12 +136,15 @@ def start(out: str | None, settings: Settings, command: Sequence[str]) -> tuple[
     return create_journal(out, settings, command=command), settings
 
 
-def measure(settings: Settings, journal: Journal, progress: Progress) -> None:
-    """Does what the settings ask for and the journal does not have yet. What was measured is saved in any case."""
+def measure(settings: Settings, journal: Journal, progress: Progress, template: WorkerTemplate | None = None) -> None:
+    """Does what the settings ask for and the journal does not have yet. What was measured is saved in any case.
+
+    `template`: what workers are forked from, where several runs of this process share one.
+    """
     from kernellab.running.parent.runner import Runner
 
     try:
-        Runner(settings, journal, progress).run()
+        Runner(settings, journal, progress, template).run()
     except UserError:
         if not journal.record["results"]:
             journal.remove()  # refused before anything was measured

@@ -31,6 +31,7 @@ from kernellab.running.parent.remaining_work import Group
 from kernellab.running.parent.sanitizer import Sanitizer, SanitizerJob, impls_to_sanitize
 from kernellab.running.parent.worker_pool import WorkerPool
 from kernellab.running.parent.worker_slot import WorkerSlot
+from kernellab.running.processes.worker_template import WorkerTemplate
 from kernellab.running.protocol.commands import MeasureCeilings
 from kernellab.running.protocol.events import (
     BatteryGenerated,
@@ -42,10 +43,12 @@ from kernellab.running.protocol.events import (
 
 
 class Runner:
-    def __init__(self, settings: Settings, journal: Journal, progress: Progress) -> None:
+    def __init__(
+        self, settings: Settings, journal: Journal, progress: Progress, template: WorkerTemplate | None = None
+    ) -> None:
         self.settings, self.journal, self.progress = settings, journal, progress
         self.environment = journal.record["environment"]
-        self.pool = WorkerPool(settings, journal.folder / "artifacts")
+        self.pool = WorkerPool(settings, journal.folder / "artifacts", template)
         self._device: DeviceChosen | None = None
 
     def run(self) -> None:

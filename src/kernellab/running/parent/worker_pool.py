@@ -10,10 +10,12 @@ from kernellab.running.processes.worker_template import WorkerTemplate
 
 
 class WorkerPool:
-    def __init__(self, settings: Settings, logs: Path) -> None:
+    """`template`: what workers are forked from, where several runs of this process share one."""
+
+    def __init__(self, settings: Settings, logs: Path, template: WorkerTemplate | None = None) -> None:
         self._settings, self._logs = settings, logs
         self._slots: list[WorkerSlot] = []
-        self._template = WorkerTemplate()
+        self._template, self._owns_template = template or WorkerTemplate(), template is None
 
     def open(self, target: str | None, kind: str) -> WorkerSlot:
         log = self._logs / f"worker-{len(self._slots)}-{kind}.log"
@@ -30,4 +32,5 @@ class WorkerPool:
     def close(self) -> None:
         for slot in self._slots:
             slot.close()
-        self._template.close()
+        if self._owns_template:
+            self._template.close()
