@@ -17,6 +17,7 @@ from kernellab.gpumodel.occupancy import describe_limiters
 from kernellab.gpumodel.waves import Tiling, Waves
 from kernellab.reporting.charts import characters as chart
 from kernellab.reporting.charts import files as curves
+from kernellab.reporting.sentences.waves import describe_fill
 from kernellab.reporting.text import numbers as words
 from kernellab.reporting.text.table import Column, Row, Table, print_table
 
@@ -56,7 +57,7 @@ def plot(entries: Sequence[GpuFill], path: Path) -> None:
 
 def _show_grid(entry: GpuFill, grid: GridFill, block: Block, out: Console) -> None:
     compute = grid.compute
-    out.print(Text(f"{entry.name}: {_answer(compute)}", style="bold"))
+    out.print(Text(f"{entry.name}: {describe_fill(compute)}", style="bold"))
     _show_variants(entry, out)
     facts = {
         **({"matmul": _describe_tiling(grid.tiling, grid.blocks)} if grid.tiling else {}),
@@ -85,16 +86,6 @@ def _bounds_table(grid: GridFill) -> Table:
         rows.append(Row([bound, waves.governs, efficiency, waves.why]))
     columns = [Column("if bound by", "left"), Column("governs", "left"), Column("efficiency")]
     return Table([*columns, Column("because", "left", wrap_to=20)], rows)
-
-
-def _answer(w: Waves) -> str:
-    some = f"{w.usable_sms} of " if w.usable_sms < w.sms else ""
-    over = f"{words.count(w.blocks, 'block')} over {some}{w.sms} SMs"
-    rounds = words.count(w.rounds, "wave")
-    last = f", the last with {words.count(w.tail_blocks, 'block')}" if w.tail_blocks else ", all full"
-    if w.rounds == 1 and w.tail_blocks:
-        last = f", {words.count(w.usable_sms - w.blocks, 'SM')} idle"
-    return f"{over}: {rounds}{last}; {words.percent(w.efficiency)} efficient if compute-bound"
 
 
 def _balance(w: Waves) -> str:

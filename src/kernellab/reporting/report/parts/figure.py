@@ -41,7 +41,7 @@ class Mark:
 
 def marks(record: DerivedRecord) -> Mapping[str, Mark]:
     """The mark of each implementation of a record."""
-    names = dict.fromkeys(result["impl"] for result in record["results"])
+    names = dict.fromkeys(entry["impl"] for entry in (*record["results"], *record["code"]))
     return {
         name: Mark(COLOURS[number % len(COLOURS)], _SYMBOLS[number % len(_SYMBOLS)])
         for number, name in enumerate(names)

@@ -20,6 +20,7 @@ from kernellab.reporting.report.sections import (
     roofline,
     samples,
     verdicts,
+    waves,
 )
 
 SECTIONS: Sequence[MakeSection] = (
@@ -33,6 +34,7 @@ SECTIONS: Sequence[MakeSection] = (
     findings.section,
     kernels.section,
     code.section,
+    waves.section,
     recordings.section,
     environment.section,
 )
