@@ -36,14 +36,14 @@ TEXTS = {
 _KEYWORDS = {"status", "pass", "device", "timer", "cache", "schema", "dtype", "stages", "kind"}
 
 
-def _every_text(value: object, text: str, key: str = "") -> object:
+def every_text(value: object, text: str, key: str = "") -> object:
     """A document with `text` behind every text but keywords, keys that are names included."""
     if isinstance(value, str):
         return value if key in _KEYWORDS else f"{value}{text}"
     if isinstance(value, list):
-        return [_every_text(entry, text, key) for entry in value]
+        return [every_text(entry, text, key) for entry in value]
     if isinstance(value, dict):
-        return {name: _every_text(entry, text, name) for name, entry in value.items()}
+        return {name: every_text(entry, text, name) for name, entry in value.items()}
     return value
 
 
@@ -78,7 +78,7 @@ def hostile_records(sound: dict) -> dict[str, Callable[[Path], None]]:
         records[name] = lambda folder: (folder / "run.json").write_bytes(text) and None
 
     for name, text in TEXTS.items():
-        add(f"{name} in every text", _every_text(sound, text))
+        add(f"{name} in every text", every_text(sound, text))
     for field, at in _text_fields(sound).items():
         add(f"a script as {'.'.join(field)}", _put(sound, at, f"{TEXTS['a script']}{TEXTS['the end of an attribute']}"))
     timed = next(i for i, r in enumerate(sound["results"]) if r["times"] and r["times"][0]["samples_us"])
