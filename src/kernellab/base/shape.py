@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, NamedTuple, NotRequired, Required, Union, get_args, get_origin
 
 from kernellab.base.json import JsonValue
@@ -121,9 +121,12 @@ def _difference_in_document(value: object, document: type, where: str) -> str | 
 
 
 def _difference_in_union(value: object, choices: tuple[object, ...], where: str) -> str | None:
-    problems = [difference(value, choice, where) for choice in choices]
-    if None in problems:
-        return None
+    problems = []
+    for choice in choices:
+        problem = difference(value, choice, where)
+        if problem is None:
+            return None
+        problems.append(problem)
     # "has no `case`" says more than "is an object, not null".
     return next((p for p, choice in zip(problems, choices, strict=True) if choice is not type(None)), problems[0])
 
@@ -131,9 +134,8 @@ def _difference_in_union(value: object, choices: tuple[object, ...], where: str)
 def _difference_in_list(value: object, declared: object, where: str) -> str | None:
     if not isinstance(value, list):
         return f"{where} is {_describe(value)}, not a list"
-    exact = _kind(declared).exact
-    if exact and all(type(entry) in exact for entry in value):
-        return None  # thousands of samples
+    if _are_exact(value, declared):
+        return None
     problems = (difference(entry, declared, f"{where}[{i}]") for i, entry in enumerate(value))
     return next((problem for problem in problems if problem), None)
 
@@ -141,8 +143,16 @@ def _difference_in_list(value: object, declared: object, where: str) -> str | No
 def _difference_in_mapping(value: object, declared: object, where: str) -> str | None:
     if not isinstance(value, dict):
         return f"{where} is {_describe(value)}, not an object"
+    if _are_exact(value.values(), declared):
+        return None
     problems = (difference(entry, declared, f"{where}.{key}") for key, entry in value.items())
     return next((problem for problem in problems if problem), None)
+
+
+def _are_exact(values: Iterable[object], declared: object) -> bool:
+    """Whether none of the values, which may be thousands of samples, needs a closer look."""
+    exact = _kind(declared).exact
+    return bool(exact) and all(type(value) in exact for value in values)
 
 
 def _describe(value: object) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import signal
+import threading
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +25,8 @@ from kernellab.record.verdict import derive, time_of
 COMPLETE, RUNNING, UNFINISHED, UNREADABLE = "complete", "running", "unfinished", "unreadable"
 DIRTY = "+changes"  # what a commit's name ends with where files differed from it
 _LONGEST = 500  # characters of a problem
+_MANY = 50  # runs, which take longer to read than processes take to start
+_MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,24 @@ def digest(folder: Path) -> RunDigest:
     except Exception as error:  # a stranger's record: whatever it breaks, the other runs must be listed
         problem = f"{folder} cannot be judged: {type(error).__name__}: {error}"
     return RunDigest(UNREADABLE, _modified(folder), problem=printable(problem, _LONGEST))
+
+
+def digest_all(folders: Sequence[Path]) -> Iterator[RunDigest]:
+    """The digest of each run, in order. Many are read by several processes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    # Only a process with a single thread can be forked safely; a new one would import the user's script again.
+    if len(folders) < _MANY or cores == 1 or threading.active_count() > 1:
+        yield from map(digest, folders)
+        return
+    import multiprocessing
+
+    with multiprocessing.get_context("fork").Pool(min(cores, _MOST_PROCESSES), _ignore_interrupts) as pool:
+        yield from pool.imap(digest, folders, chunksize=8)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C also reaches the children, which their parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _digest(record: Record, folder: Path) -> RunDigest:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from kernellab.base.errors import UserError
 from kernellab.base.file_lock import locked
 from kernellab.base.paths import cache_dir, cache_path, file_name
-from kernellab.history.digest import RUNNING, UNFINISHED, Measurement, RunDigest, digest, stamp, state_of
+from kernellab.history.digest import RUNNING, UNFINISHED, Measurement, RunDigest, digest, digest_all, stamp, state_of
 from kernellab.record.schema import SCHEMA
 from kernellab.record.verdict import RULES
 
@@ -122,9 +122,10 @@ class Index:
             with _transaction(self.connection) as connection:
                 connection.executemany("DELETE FROM runs WHERE folder = ?", [(folder,) for folder in vanished])
         changed = [folder for folder, mark in present.items() if known.get(folder, ("",))[0] != mark]
+        digests = digest_all([self._path(folder) for folder in changed])
         for start in range(0, len(changed), _BATCH):
             batch = changed[start : start + _BATCH]
-            self._store({folder: (present[folder], digest(self._path(folder))) for folder in batch})
+            self._store({folder: (present[folder], next(digests)) for folder in batch})
         self._update_states({folder: state for folder, (_, state) in known.items() if folder not in set(changed)})
         return Refreshed(len(changed), len(vanished))
 

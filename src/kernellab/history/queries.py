@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from kernellab.history.index import Index
 from kernellab.record.statuses import RIGHT
 
 _MEASUREMENT = ", ".join(f'm."{field.name}"' for field in dataclasses.fields(Measurement))
+_RUN = 'id, folder, versions, state, time, problem, command, "commit", committed, branch, machine'
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,12 @@ class Filters:
     """Which measurements are asked for; None: all."""
 
     op: str | None = None
-    impls: tuple[str, ...] = ()
+    impls: tuple[str, ...] = ()  # names or shell patterns
     dtypes: tuple[str, ...] = ()
     machine: str | None = None  # a part of the name, in any case
+    branch: str | None = None
     since: float | None = None  # seconds since 1970
+    main: bool = False  # only the series by which runs compared their implementations
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class IndexedRun:
     """A run as the index knows it."""
 
     folder: Path
+    versions: Mapping[str, str]  # of packages
     state: str
     time: float
     problem: str | None
@@ -41,11 +46,15 @@ class IndexedRun:
     machine: str | None
 
     @property
+    def is_clean(self) -> bool:
+        """Whether the run is known to be of a commit as it is."""
+        return self.commit is not None and not self.commit.endswith(DIRTY)
+
+    @property
     def position(self) -> float:
         """Where the run belongs in a history of commits: at the time of its commit, or its own where that is unknown
         or where files differed from the commit."""
-        clean = self.committed is not None and self.commit is not None and not self.commit.endswith(DIRTY)
-        return self.committed if clean and self.committed is not None else self.time
+        return self.committed if self.is_clean and self.committed is not None else self.time
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,7 @@ class Series:
 
     op: str
     impl: str
+    case: str
     label: str
     machine: str
     pass_name: str
@@ -77,18 +87,25 @@ class Series:
 
 def all_runs(index: Index) -> list[IndexedRun]:
     """Every run, the oldest first."""
-    query = f"SELECT {_RUN} FROM runs r ORDER BY r.time, r.folder"
-    return [_run(index, row) for row in index.connection.execute(query)]
+    return list(_runs(index).values())
 
 
-_RUN_COLUMNS = ("folder", "state", "time", "problem", "command", "commit", "committed", "branch", "machine")
-_RUN = ", ".join(f'r."{name}"' for name in _RUN_COLUMNS)
+def _runs(index: Index) -> dict[int, IndexedRun]:
+    rows = index.connection.execute(f"SELECT {_RUN} FROM runs ORDER BY time, folder")
+    return {
+        number: IndexedRun(index.runs / os.fsdecode(folder), json.loads(versions), *others)
+        for number, folder, versions, *others in rows
+    }
 
 
-def _run(index: Index, row: tuple[object, ...]) -> IndexedRun:
-    folder, *others = row
-    assert isinstance(folder, bytes)
-    return IndexedRun(index.runs / os.fsdecode(folder), *others)  # type: ignore[arg-type]
+def ops_of_runs(index: Index) -> dict[Path, set[str]]:
+    """The ops of each run that has any."""
+    ops: dict[Path, set[str]] = {}
+    for folder, op in index.connection.execute(
+        "SELECT DISTINCT r.folder, m.op FROM measurements m JOIN runs r ON r.id = m.run"
+    ):
+        ops.setdefault(index.runs / os.fsdecode(folder), set()).add(op)
+    return ops
 
 
 def timed_in(index: Index, run: IndexedRun) -> set[tuple[str, str, str]]:
@@ -126,32 +143,39 @@ def outcomes(index: Index) -> dict[Path, Outcomes]:
 
 def points(index: Index, filters: Filters, *, timed: bool = True) -> Iterator[Point]:
     """Measurements in the order of time. `timed`: only times of implementations that are right."""
-    conditions, values = ["r.machine IS NOT NULL"], []
+    runs = _runs(index)
+    conditions, values = _conditions(filters)
     if timed:
-        conditions.append("m.median_us IS NOT NULL")
-        conditions.append(f"m.status IN ({', '.join('?' * len(RIGHT))})")
+        conditions.append(f"m.median_us IS NOT NULL AND m.status IN ({', '.join('?' * len(RIGHT))})")
         values += sorted(RIGHT)
-    if filters.op is not None:
-        conditions.append("m.op = ?")
-        values.append(filters.op)
+    query = (
+        f"SELECT m.run, {_MEASUREMENT} FROM measurements m JOIN runs r ON r.id = m.run"
+        f" WHERE {' AND '.join(conditions) or '1'} ORDER BY r.time, r.folder, m.rowid"
+    )
+    for number, *fields in index.connection.execute(query, values):
+        if number in runs:  # else another process has added it since
+            yield Point(runs[number], Measurement(*fields))
+
+
+def _conditions(filters: Filters) -> tuple[list[str], list[str | float]]:
+    conditions: list[str] = []
+    values: list[str | float] = []
+    for condition, value in (
+        ("m.op = ?", filters.op),
+        ("instr(lower(r.machine), lower(?)) > 0", filters.machine),
+        ("r.branch = ?", filters.branch),
+        ("r.time >= ?", filters.since),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
     for column, names in (("impl", filters.impls), ("dtype", filters.dtypes)):
         if names:
             conditions.append(f"({' OR '.join([f'm.{column} GLOB ?'] * len(names))})")
             values += names
-    if filters.machine is not None:
-        conditions.append("instr(lower(r.machine), lower(?)) > 0")
-        values.append(filters.machine)
-    parameters: list[str | float] = [*values]
-    if filters.since is not None:
-        conditions.append("r.time >= ?")
-        parameters.append(filters.since)
-    query = (
-        f"SELECT {_RUN}, {_MEASUREMENT} FROM measurements m JOIN runs r ON r.id = m.run"
-        f" WHERE {' AND '.join(conditions)} ORDER BY r.time, r.folder, m.rowid"
-    )
-    split = len(_RUN_COLUMNS)
-    for row in index.connection.execute(query, parameters):
-        yield Point(_run(index, row[:split]), Measurement(*row[split:]))
+    if filters.main:
+        conditions.append("m.is_main")
+    return conditions, values
 
 
 def series(index: Index, filters: Filters) -> list[Series]:
@@ -159,7 +183,7 @@ def series(index: Index, filters: Filters) -> list[Series]:
     grouped: dict[tuple[object, ...], dict[str, Point]] = {}
     for point in points(index, filters):
         line = point.measurement
-        key = (line.op, line.case, line.impl, point.run.machine, line.pass_name, line.timer, line.cache)
+        key = (line.op, point.run.machine, line.case, line.pass_name, line.timer, line.cache, line.impl)
         grouped.setdefault(key, {}).setdefault(line.samples or "", point)
     return [_series(list(distinct.values())) for _, distinct in sorted(grouped.items(), key=lambda item: str(item[0]))]
 
@@ -170,6 +194,7 @@ def _series(found: list[Point]) -> Series:
     return Series(
         op=line.op,
         impl=line.impl,
+        case=line.case,
         label=line.label,
         machine=run.machine or "",
         pass_name=line.pass_name or "",

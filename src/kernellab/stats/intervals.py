@@ -82,7 +82,7 @@ def by_round(samples: Iterable[float], rounds: Iterable[int]) -> dict[int, float
     grouped: dict[int, list[float]] = {}
     for sample, number in zip(samples, rounds, strict=True):
         grouped.setdefault(number, []).append(sample)
-    return {number: statistics.median(values) for number, values in grouped.items()}
+    return {number: values[0] if len(values) == 1 else statistics.median(values) for number, values in grouped.items()}
 
 
 def paired_ratios(mine: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:

@@ -1,9 +1,10 @@
-"""Charts made of characters, where plotext is installed: a sweep with its bands, or plain curves."""
+"""Charts made of characters: a trend on one line; where plotext is installed, sweeps with bands and plain curves."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
@@ -16,6 +17,7 @@ _HEIGHT, _PIPED_WIDTH, _WIDEST = 18, 80, 120
 _COLOURS = ("blue", "red", "green", "magenta", "orange", "cyan", "gray", "yellow")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MOST_TICKS = 8
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def show(sweep: Sweep, out: Console) -> None:
@@ -42,6 +44,21 @@ def show(sweep: Sweep, out: Console) -> None:
     ticks = _ticks(sweep.sizes)
     plotext.xticks([_x(sweep, size) for size in ticks], [str(size) for size in ticks])
     _end(plotext, out, coloured)
+
+
+def sparkline(values: Sequence[float], width: int, least_range: float = 0.0) -> str:
+    """A trend as blocks of eight heights, from its lowest value to its highest; neighbours share a block where there
+    are more than `width`. `least_range`: a smaller range, relative to the lowest value, does not fill the height."""
+    count = min(width, len(values))
+    edges = [round(number * len(values) / count) for number in range(count + 1)] if count else []
+    means = [statistics.fmean(values[start:end]) for start, end in itertools.pairwise(edges)]
+    if not means:
+        return ""
+    low, high = min(means), max(means)
+    height = max(high - low, least_range * low)
+    middle = (height - (high - low)) / 2  # a small range lies in the middle
+    steps = [(value - low + middle) / height if height else 0.5 for value in means]
+    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, int(step * len(_BLOCKS)))] for step in steps)
 
 
 def lines(curves: Mapping[str, Mapping[int, float]], out: Console) -> None:
