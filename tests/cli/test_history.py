@@ -101,7 +101,7 @@ def test_filters(history, options, ops):
         (["gel"], "no time of gel in runs: did you mean gelu?"),
         (["gelu", "--impl", "cuda"], "no run of gelu in runs that these options ask for"),
         (["--runs", "nowhere"], "no runs: there is no folder nowhere"),
-        (["--since", "yesterday"], "cannot read --since 'yesterday': write 2026-01-31, or 30d for the last 30 days"),
+        (["--since", "yesterday"], "cannot read --since 'yesterday': write 2026-01-31, or 30d for 30 days ago"),
         (["--out", "x"], "--out names the file of an export: --export csv"),
         (["--export", "xml"], "--export xml: known: csv, json"),
     ],
@@ -145,3 +145,36 @@ def test_a_run_is_in_the_history_until_its_folder_is_removed(klab, tmp_path):
     assert trend["latest"]["folder"] == str(run)
     shutil.rmtree(run)
     assert json.loads(klab("history", "--json").out)["runs"] == []
+
+
+def test_old_runs_are_shown_first_and_removed_on_request(klab, tmp_path):
+    for number in range(3):
+        write_run(tmp_path / "runs" / f"{number}", number=number)
+    (tmp_path / "runs" / "0" / "notes.txt").write_text("mine")
+    shown = klab("history", "--prune", "--keep", "1")
+    assert shown.code == 0
+    assert shown.out.splitlines()[0].startswith("runs/0 ")
+    assert shown.out.splitlines()[0].endswith("  stays: its folder also holds notes.txt")
+    assert shown.out.splitlines()[-1].startswith("1 run, ")
+    assert shown.out.endswith("Nothing was removed: --yes removes what is listed\n")
+    removed = klab("history", "--prune", "--older", "2026-01-31", "--keep", "1", "--yes", "--json")
+    document = json.loads(removed.out)
+    assert (removed.code, document["removed"]) == (0, True)
+    assert [entry["kept"] is None for entry in document["entries"]] == [False, True]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["0", "2"]
+    assert klab("history", "--prune-caches", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prune"], "--prune: which runs? --older 90d, or --keep 20 of each op and machine, or both"),
+        (["--yes"], "--yes goes with --prune or --prune-caches"),
+        (["--prune", "--keep", "1", "--impl", "a"], "--impl does not choose what is removed"),
+        (["--prune", "--prune-caches"], "--prune removes runs and --prune-caches compiled code: give one of them"),
+        (["--prune", "--keep", "-1"], "--keep -1: must be at least 0"),
+    ],
+)
+def test_a_removal_that_is_not_clear_is_refused(history, words, message):
+    done = history(*words)
+    assert (done.code, done.out, done.err) == (2, "", f"klab: {message}\n")

@@ -28,6 +28,7 @@ _VERSION = 1  # of the tables below and of what is put into them
 _DEPTH = 3  # folders of runs may lie in folders of their own
 _BATCH = 50  # runs per transaction: another process waits for one at most
 _WAIT_S = 30.0
+_SIDECARS = ("-wal", "-shm")
 _TABLES = """
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY, folder BLOB UNIQUE NOT NULL, stamp TEXT NOT NULL, state TEXT NOT NULL, time REAL NOT NULL,
@@ -167,6 +168,20 @@ def index_files() -> list[Path]:
     return sorted(cache_path("history").glob("*.sqlite"))
 
 
+def runs_of(file: Path) -> Path | None:
+    """The folder of runs that an index is of; None if it cannot be read."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+            return Path(os.fsdecode(connection.execute("SELECT runs FROM origin").fetchone()[0]))
+    except (sqlite3.Error, TypeError):
+        return None
+
+
+def sidecars(file: Path) -> list[Path]:
+    """The files of an index: the database, what SQLite keeps beside it, and its lock."""
+    return [file, *(file.with_name(file.name + end) for end in _SIDECARS), file.with_suffix(".lock")]
+
+
 def add_run(folder: Path, runs: Path) -> None:
     """Add a run that has just ended to the index. Never fails: the next refresh reads what is missing."""
     with contextlib.suppress(sqlite3.Error, OSError, UserError), Index(runs) as index:
@@ -227,8 +242,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
 
 
 def _remove(file: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    for end in ("", *_SIDECARS):
+        file.with_name(file.name + end).unlink(missing_ok=True)
 
 
 def _scan(runs: Path, prefix: bytes = b"", depth: int = _DEPTH) -> Iterator[tuple[bytes, str]]:

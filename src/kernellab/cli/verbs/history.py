@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError, nearest
+from kernellab.cli import history_pruning
 from kernellab.cli.options import add_json_option, choose, print_json, refuse_options, split_commas, write_file
 from kernellab.cli.run_folder import display_path, runs_folder
 
@@ -37,16 +38,18 @@ def arguments(parser: Parser) -> None:
     parser.add_argument("--export", metavar="FORMAT", help="every measurement as csv or json")
     parser.add_argument("--out", metavar="FILE", help="with --export: write to this file")
     add_json_option(parser)
+    history_pruning.add_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from kernellab.history.index import Index
 
-    folder = _folder(args)
     if not args.export:
         refuse_options(args, ["out"], "names the file of an export: --export csv")
+    if history_pruning.is_given(args):
+        return history_pruning.run(args, parse_time("--older", args.older), lambda: _folder(args))
     filters = _filters(args)
-    with Index(folder) as index:
+    with Index(_folder(args)) as index:
         if args.rebuild:
             began = time.perf_counter()
             count = index.rebuild().read
@@ -96,7 +99,7 @@ def parse_time(option: str, text: str | None) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UserError(f"cannot read {option} {text!r}: write 2026-01-31, or 30d for the last 30 days") from None
+        raise UserError(f"cannot read {option} {text!r}: write 2026-01-31, or 30d for 30 days ago") from None
 
 
 def _export(args: argparse.Namespace, index: Index, filters: Filters) -> None:
