@@ -10,7 +10,7 @@ from support.reports import read_run
 from support.sample_records import large_record, rich_record, sample
 
 SECTIONS = ["answer", "verdicts", "curves", "roofline", "samples", "panel", "correctness", "findings", "kernels"]
-SECTIONS += ["environment"]
+SECTIONS += ["waves", "environment"]
 MOST_BYTES, MOST_SECONDS = 8_000_000, 2.0
 NARROW = {"width": 360, "height": 740}
 TABLE = "#verdict-table"

@@ -56,7 +56,7 @@ def report(runs: Sequence[Run]) -> str:
 def _chapter(run: Run) -> Chapter:
     sections = [section for make in SECTIONS if (section := make(run)) is not None]
     ops = dict.fromkeys(entry["op"] for entry in (*run.record["results"], *run.record["code"]))
-    title = label(", ".join(ops) or shlex.join(run.record["command"][:4]) or "an empty run", _MOST_TITLE)
+    title = label(", ".join(ops) or shlex.join(run.record["command"][:3]) or "an empty run", _MOST_TITLE)
     return Chapter(run.prefix, title, provenance(run.record), sections)
 
 

@@ -11,5 +11,6 @@
     }
   }, { rootMargin: "400px" });
   for (const frame of frames) near.observe(frame);
-  document.addEventListener("themechange", () => frames.forEach(tell));
+  for (const [target, event] of [[document, "themechange"], [window, "beforeprint"], [window, "afterprint"]])
+    target.addEventListener(event, () => frames.forEach(tell));
 })();

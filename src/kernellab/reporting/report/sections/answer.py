@@ -7,4 +7,5 @@ from kernellab.reporting.sentences.answer import answers, examined
 
 
 def section(run: Run) -> Section | None:
-    return Section("answer", "Answer", "answer.html", {"answers": answers(run.record), "lines": examined(run.record)})
+    values = {"answers": answers(run.record), "lines": examined(run.record)}
+    return Section("answer", "Answer", "answer.html", values) if any(values.values()) else None
