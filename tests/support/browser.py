@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ class OpenPage:
     def settle(self) -> None:
         """Wait until the last change is drawn: the page requested its frame before this does."""
         self.page.evaluate("() => new Promise(requestAnimationFrame)")
+
+    def until(self, condition: Callable[[], object]) -> bool:
+        """Whether it becomes true within a few seconds. A page's policy may forbid Playwright's own way of waiting."""
+        return any(condition() or self.page.wait_for_timeout(50) for _ in range(100))
 
     def press(self, *keys: str) -> None:
         for key in keys:

@@ -85,11 +85,6 @@ def test_a_document_that_says_nothing_shows_nothing(tmp_path, text):
     assert recordings.section(read_run(folder)) is None
 
 
-def eventually(page, condition):
-    """Whether it becomes true within a few seconds. The policy of the page forbids Playwright's own way of waiting."""
-    return any(condition() or page.wait_for_timeout(50) for _ in range(100))
-
-
 def test_in_the_browser(open_page, tmp_path):
     folder = recorded_run(tmp_path / "run", {"t.json": TRAINING}, f"training{HOSTILE_NAMES[0]}")
     opened = open_page(report([read_run(folder)]), "report.html", viewport={"width": 1000, "height": 600})
@@ -105,12 +100,12 @@ def test_in_the_browser(open_page, tmp_path):
     before = page.evaluate("scrollY")
     shown = frames[0].locator("#shown").inner_text()
     # The page scrolls past a picture that the reader does not use. At its end: the lanes scroll first.
-    assert eventually(page, lambda: page.mouse.wheel(0, 2000) or page.evaluate("scrollY") > before)
+    assert opened.until(lambda: page.mouse.wheel(0, 2000) or page.evaluate("scrollY") > before)
     assert frames[0].locator("#shown").inner_text() == shown
     page.locator("#recording0-0").scroll_into_view_if_needed()
     frames[0].locator("#canvas").click(position={"x": 300, "y": 100})
     page.mouse.wheel(0, -300)
-    assert eventually(page, lambda: frames[0].locator("#shown").inner_text() != shown)
+    assert opened.until(lambda: frames[0].locator("#shown").inner_text() != shown)
 
     page.locator("#recording0-1").scroll_into_view_if_needed()
     kernel = frames[1].locator("#frames > svg", has_text="gemm").first
@@ -123,7 +118,7 @@ def test_in_the_browser(open_page, tmp_path):
     graph = page.locator("#recording0-1").element_handle().content_frame()
     assert graph.evaluate(paper) == "rgb(255, 255, 255)"
     page.locator("#theme").click()
-    assert eventually(page, lambda: graph.evaluate(paper) == "rgb(22, 24, 27)")
+    assert opened.until(lambda: graph.evaluate(paper) == "rgb(22, 24, 27)")
     for frame in page.frames:
         assert frame.evaluate("window.hacked") is None
     assert len([url for url in opened.requests if not url.startswith("about:")]) == 1

@@ -122,7 +122,8 @@ def test_every_section_is_there_and_can_be_used(open_page, large):
     filters.locator("input[type=search]").fill("GELU ×256")
     assert filters.locator(".count").inner_text() == "1 of 180 rows"
     filters.locator("button[type=reset]").click()
-    page.wait_for_function(f"document.querySelectorAll('{TABLE} tbody tr:not([hidden])').length === 180")
+    rows = f"document.querySelectorAll('{TABLE} tbody tr:not([hidden])').length"
+    assert opened.until(lambda: page.evaluate(rows) == 180)
     filters.locator("[data-column=status]").select_option("skipped")
     assert set(column(page, "impl")) == {"cpp"}
 
