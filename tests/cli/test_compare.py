@@ -112,3 +112,55 @@ def test_different_machines_are_compared_when_told(klab, write):
     done = klab("compare", "a", "other", "--across-machines", "--precision", "10%")
     assert done.code == 0, done.err
     assert "The machines differ: a machine before, another machine after." in done.out
+
+
+# Measuring again ---------------------------------------------------------------------------------------
+
+OP_FILE = """
+import time
+import kernellab as kl
+
+
+@kl.op(cases=kl.cases(shape=[(8, 8)], dtype=["float32"]))
+def f(x):
+    time.sleep({seconds})
+    return x * 2
+"""
+
+
+def test_rerun_decides_with_processes_of_both_versions(klab, write, tmp_path, monkeypatch):
+    for version, seconds in (("before", 0.001), ("after", 0.03)):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "f.py").write_text(OP_FILE.format(seconds=seconds))
+    case = {**result("f")["case"], "dims": {"...": [8, 8]}}
+    recorded = run({**result("manual", STEADY), "case": case})
+    write("a", recorded)
+    write("b", recorded)
+    versions = ("--before-src", "before/f.py", "--after-src", "after/f.py")
+    done = klab(
+        "compare", "a", "b", "--rerun", *versions, "--blocks", "2", "--seconds", "0.05", "--seed", "5", "--json"
+    )
+    assert done.code in (1, 3), done.err  # on a busy machine, two blocks may not decide
+    (pair,) = done.record["pairs"]
+    assert pair["blocks"] == 2, pair["reason"]
+    assert 5 < pair["ratio"] < 60
+    assert (done.record["rerun"]["seed"], done.record["rerun"]["interrupted"]) == (5, False)
+    assert f"before: {tmp_path}/before/f.py:f with " in done.err
+    assert "block 2 of at most 2" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--blocks", "4"], "--blocks is an option of --rerun"),
+        (["--rerun"], "--rerun needs both versions of the code (git worktree add ../before c0 checks"),
+        (["--rerun", "--before-src", "nowhere"], "--before-src nowhere does not exist"),
+        (["--rerun", "--before-src", "."], "no file of the op f below"),
+        (["--rerun", "--before-src", "f.py", "--blocks", "0"], "--blocks 0: must be above 0"),
+    ],
+)
+def test_a_bad_request_to_measure_again_is_one_sentence(klab, write, words, message):
+    write("a", run(result("f", STEADY)))
+    done = klab("compare", "a", "a", *words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

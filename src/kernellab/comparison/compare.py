@@ -10,6 +10,7 @@ from kernellab.base.errors import UserError
 from kernellab.comparison.differences import find_warnings
 from kernellab.comparison.estimate import Estimate, RunTime, estimate, run_time, typical_us
 from kernellab.comparison.pairs import Pair, ResultKey, SeriesKey, judge
+from kernellab.comparison.rerun import Rerun
 from kernellab.comparison.run_variation import RunVariation, known_variation, larger, with_own_scatter
 from kernellab.comparison.side import Side, refuse_empty
 from kernellab.comparison.statuses import SideStatus, StatusChange, status_change, worst_status
@@ -40,6 +41,7 @@ class Comparison:
     only_after: Sequence[ResultKey]
     warnings: Sequence[str]
     measured: Sequence[Variation]  # how much times vary from run to run, where it is known
+    rerun: Rerun | None = None
 
     def with_verdict(self, verdict: str) -> list[Pair]:
         return [pair for pair in self.pairs if pair.verdict == verdict]
@@ -54,10 +56,10 @@ class Comparison:
             return 1
         return 3 if self.with_verdict("not resolved") or self.changes_with("cannot tell") else 0
 
-    def with_pairs(self, pairs: Sequence[Pair]) -> Comparison:
+    def with_pairs(self, pairs: Sequence[Pair], rerun: Rerun) -> Comparison:
         """The same comparison after pairs were measured again: these replace those of the same time."""
         again = {series_id(pair.key): pair for pair in pairs}
-        return replace(self, pairs=[again.get(series_id(pair.key), pair) for pair in self.pairs])
+        return replace(self, pairs=[again.get(series_id(pair.key), pair) for pair in self.pairs], rerun=rerun)
 
 
 def compare(

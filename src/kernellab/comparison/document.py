@@ -8,6 +8,7 @@ from typing import TypedDict
 from kernellab.comparison.compare import Comparison
 from kernellab.comparison.differences import VersionChange, version_changes
 from kernellab.comparison.pairs import ERROR, Pair, ResultKey
+from kernellab.comparison.rerun import Rerun
 from kernellab.comparison.side import Side
 from kernellab.comparison.statuses import SideStatus, StatusChange
 from kernellab.declaration.documents import CaseJson
@@ -75,6 +76,17 @@ class VersionChangeJson(TypedDict):
     after: str
 
 
+class RerunJson(TypedDict):
+    """How the unresolved pairs were measured again."""
+
+    seed: int
+    blocks: int
+    pairs: int
+    before: list[str]
+    after: list[str]
+    interrupted: bool
+
+
 class ComparisonJson(TypedDict):
     """The whole comparison. `error`: how often a comparison of equal code calls anything faster or slower."""
 
@@ -91,6 +103,7 @@ class ComparisonJson(TypedDict):
     only_after: list[ResultKeyJson]
     versions: list[VersionChangeJson]
     warnings: list[str]
+    rerun: RerunJson | None
 
 
 def to_json(comparison: Comparison) -> ComparisonJson:
@@ -108,6 +121,7 @@ def to_json(comparison: Comparison) -> ComparisonJson:
         "only_after": _keys(comparison.only_after),
         "versions": [_version(change) for change in version_changes(comparison.before, comparison.after)],
         "warnings": list(comparison.warnings),
+        "rerun": None if comparison.rerun is None else _rerun(comparison.rerun),
     }
 
 
@@ -141,6 +155,17 @@ def _pair(pair: Pair) -> PairJson:
         "blocks": pair.blocks,
         "trust_before": pair.trust_before,
         "trust_after": pair.trust_after,
+    }
+
+
+def _rerun(rerun: Rerun) -> RerunJson:
+    return {
+        "seed": rerun.seed,
+        "blocks": rerun.blocks,
+        "pairs": rerun.pairs,
+        "before": list(rerun.before),
+        "after": list(rerun.after),
+        "interrupted": rerun.interrupted,
     }
 
 

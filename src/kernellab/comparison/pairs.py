@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernellab.comparison.estimate import Estimate
 from kernellab.comparison.run_variation import RunVariation
@@ -62,6 +62,27 @@ class Pair:
     def half_width(self) -> float | None:
         """Half the width of the interval, relative to the ratio: no smaller difference is resolved."""
         return None if self.low is None or self.high is None else math.sqrt(self.high / self.low) - 1
+
+    def measured_again(self, before_us: float, after_us: float, verdict: Verdict, blocks: int) -> Pair:
+        """The same pair from other processes, in which it was measured on both sides."""
+        return replace(
+            self,
+            before_us=before_us,
+            after_us=after_us,
+            ratio=after_us / before_us,
+            low=verdict.low,
+            high=verdict.high,
+            verdict=verdict.verdict,
+            reason=verdict.reason,
+            variation=None,
+            trust_before="",
+            trust_after="",
+            blocks=blocks,
+        )
+
+    def unresolved(self, reason: str) -> Pair:
+        """The same pair, for another reason not resolved."""
+        return replace(self, reason=reason)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from functools import lru_cache
 
 _BISECTIONS = 80
 
 
+@lru_cache(maxsize=4096)
 def t_quantile(dof: int, confidence: float) -> float:
     """The t such that |Student's t| ≤ t with this probability.
 

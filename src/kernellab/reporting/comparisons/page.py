@@ -110,7 +110,7 @@ def _pair_row(pair: Pair, scale: float) -> PairRow:
         change=words.change(pair.ratio),
         interval=words.interval(pair),
         drawing=_drawing(pair, scale),
-        remark=words.remark(pair),
+        remark=label(words.remark(pair)) if words.remark(pair) else "",
     )
 
 

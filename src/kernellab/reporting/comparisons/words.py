@@ -14,6 +14,7 @@ from kernellab.reporting.text import numbers
 VERDICTS = ("slower", "faster", "not resolved", "same")  # in the order in which they are shown
 _STATUS_ORDER = ("worse", "cannot tell", "changed", "better", "failed before")
 _MOST_COMMITS = 3
+_FAILED = "could not be measured again"  # a reason that the interval does not show
 
 
 def answer(comparison: Comparison) -> str:
@@ -139,7 +140,7 @@ def interval(pair: Pair) -> str:
 
 def remark(pair: Pair) -> str:
     """Why there is no interval, in how many processes it was measured again, and why it may not be trusted."""
-    reason = pair.reason if pair.low is None else ""
+    reason = pair.reason if pair.low is None or _FAILED in pair.reason else ""
     again = f"measured again in {plural(pair.blocks, 'pair')} of processes" if pair.blocks else ""
     return "; ".join(filter(None, (reason, again, _doubt(pair))))
 
@@ -202,8 +203,19 @@ def notes(comparison: Comparison) -> list[str]:
     ):
         if keys:
             lines.append(f"{plural(len(keys), 'result')} {text}: {_names(keys)}.")
-    variation = variation_sentence(comparison)
-    return [*lines, *([variation] if variation else [])]
+    sentences = (_rerun_sentence(comparison), variation_sentence(comparison))
+    return [*lines, *filter(None, sentences)]
+
+
+def _rerun_sentence(comparison: Comparison) -> str:
+    rerun = comparison.rerun
+    if rerun is None:
+        return ""
+    stopped = ", then interrupted" if rerun.interrupted else ""
+    return (
+        f"{plural(rerun.pairs, 'time')} measured again in up to {plural(rerun.blocks, 'pair')} of processes in random "
+        f"order (seed {rerun.seed}){stopped}: {'; '.join(rerun.before)} against {'; '.join(rerun.after)}."
+    )
 
 
 def _names(keys: Sequence[ResultKey], most: int = 4) -> str:
@@ -213,10 +225,10 @@ def _names(keys: Sequence[ResultKey], most: int = 4) -> str:
 
 def advice(comparison: Comparison) -> str:
     """What to do about times that are not resolved."""
-    unresolved = [pair for pair in comparison.with_verdict("not resolved") if not pair.blocks]
-    if not unresolved:
+    if not comparison.with_verdict("not resolved"):
         return ""
+    again = "" if comparison.rerun else "--rerun measures them again, both versions in turn. "
     return (
-        "More runs of each side resolve smaller differences: klab compare AFTER1 AFTER2 --against BEFORE1 BEFORE2. "
-        "--precision 2% calls times that differ by less than 2 % the same."
+        f"{again}More runs of each side resolve smaller differences: klab compare AFTER1 AFTER2 --against BEFORE1 "
+        "BEFORE2. --precision 2% calls times that differ by less than 2 % the same."
     )
