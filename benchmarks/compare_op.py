@@ -1,7 +1,7 @@
 """Five ops with two implementations each, so that a record has ten results, and the same GeLU with 3 % more work.
 
-The implementations are kernellab's in Triton, `shipped`, and PyTorch's. The inputs of `gelu` have 5 % more rows than the
-op needs. `slowed` is `shipped` on 3 % more rows, of which it returns those that are needed: a slowdown of a real
+The implementations are kernellab's in Triton, `shipped`, and PyTorch's. The inputs of `gelu` have 5 % more rows than
+the op needs. `slowed` is `shipped` on 3 % more rows, of which it returns those that are needed: a slowdown of a real
 kernel. A copy of this file in which EXTRA_PERCENT is another number stands for the version after a change.
 """
 
