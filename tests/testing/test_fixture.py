@@ -7,6 +7,8 @@ import re
 import pytest
 
 from kernellab.api.run import Run
+from kernellab.record import verdict
+from kernellab.record.reading import load
 from kernellab.testing import fixture
 from kernellab.testing.fixture import Klab
 from support.klab import HERE
@@ -87,8 +89,61 @@ def test_a_factor_that_cannot_be_is_refused(klab):
         klab.assert_not_slower("square", "cpp", than="torch", by=-0.1)
 
 
-def test_names_of_tests_become_folders_that_stay_the_same_and_differ(klab):
-    first, second = klab._name(), klab._name()
-    assert first[:-2] == second[:-2]
-    assert (first[-2:], second[-2:]) == ("-1", "-2")
-    assert "/" not in first
+# Compared with an earlier run --------------------------------------------------------------------------
+
+
+def timed_gelu(impl, factor=1.0, machine="h200"):
+    """A run of one implementation of gelu, and how many times as long it takes as in the sample."""
+    record = load(sample_run("run-gelu", machine))
+    record["results"] = [result for result in record["results"] if result["impl"] == impl]
+    for series in record["results"][0]["times"]:
+        series["samples_us"] = [us * factor for us in series["samples_us"]]
+    return Run(verdict.derive(record), sample_run("run-gelu", machine))
+
+
+def compare(klab, now, baseline, **more):
+    klab.finds(now)
+    return klab.assert_not_slower("gelu", "cuda", baseline=baseline, **more)
+
+
+def test_a_run_like_its_baseline_passes_and_is_in_the_table(klab):
+    compare(klab, timed_gelu("cuda"), sample_run("run-gelu", "h200"), by=0.05)
+    (row,) = klab._rows
+    assert row["compared"].startswith("1.000× as long as before (")
+    assert row["compared"].endswith(": not slower")
+
+
+def test_a_slower_run_fails_with_how_much(klab):
+    with pytest.raises(pytest.fail.Exception) as failure:
+        compare(klab, timed_gelu("cuda", 1.2), timed_gelu("cuda"), by=0.05)
+    first, *more = str(failure.value).splitlines()
+    assert re.search(r"forward: cuda takes 1.2 times as long as before \(99 % interval 1\.\d+ to 1\.\d+\); 1.05", first)
+    assert more[-2].startswith("reproduce: klab ")
+    compare(klab, timed_gelu("cuda", 1.2), timed_gelu("cuda"), by=0.5)
+    compare(klab, timed_gelu("cuda", 0.8), timed_gelu("cuda"))
+
+
+def test_what_times_cannot_tell_is_a_warning(klab):
+    with pytest.warns(fixture.KlabWarning, match="more rounds= or seconds="):
+        compare(klab, timed_gelu("cuda", 1.02), timed_gelu("cuda"), by=0.02)
+
+
+def test_a_baseline_of_another_machine_tells_nothing(klab):
+    with pytest.raises(pytest.skip.Exception, match="from different machines"):
+        compare(klab, timed_gelu("cuda"), timed_gelu("torch", machine="cpu"))
+
+
+def test_a_baseline_that_is_no_run_fails(klab, tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(pytest.fail.Exception, match="is not a kernellab record"):
+        compare(klab, timed_gelu("cuda"), tmp_path)
+
+
+def test_without_a_baseline_it_says_how_to_make_one(klab):
+    with pytest.raises(pytest.skip.Exception, match="--klab-save DIR keeps this run as one"):
+        klab.assert_not_slower("gelu", "cuda")
+
+
+def test_two_questions_are_two_calls(klab):
+    with pytest.raises(pytest.fail.Exception, match="write two calls"):
+        klab.assert_not_slower("gelu", "cuda", than="torch", baseline="runs/old")

@@ -3,7 +3,7 @@
 import pytest
 
 from kernellab.record import verdict
-from kernellab.testing.pace import Pace, pace
+from kernellab.testing.pace import Pace, pace_beside
 from support.records import record, result, timed
 
 
@@ -39,17 +39,17 @@ def test_it_is_put_into_words():
 
 def test_a_pace_is_that_of_paired_rounds():
     slow, fast = verdict.derive(record(timed("slow", 200.0), timed("fast", 100.0)))["results"]
-    found = pace(slow, fast, "forward", by=0.5)
+    found = pace_beside(slow, fast, "forward", by=0.5)
     assert (found.factor, found.allowed) == (pytest.approx(2.0, rel=0.01), 1.5)
     assert found.low <= found.factor <= found.high
     assert found.verdict == "slower"
-    back = pace(fast, slow, "forward", by=0.0)
+    back = pace_beside(fast, slow, "forward", by=0.0)
     assert back.factor == pytest.approx(1 / found.factor)
     assert back.verdict == "not slower"
 
 
 def test_what_was_not_timed_has_no_pace():
     mine, other = verdict.derive(record(timed("a", 10.0), result("b", status="skipped", reason="r")))["results"]
-    assert pace(mine, other, "forward", 0.0) is None
-    assert pace(other, mine, "forward", 0.0) is None
-    assert pace(mine, mine, "backward", 0.0) is None
+    assert pace_beside(mine, other, "forward", 0.0) is None
+    assert pace_beside(other, mine, "forward", 0.0) is None
+    assert pace_beside(mine, mine, "backward", 0.0) is None

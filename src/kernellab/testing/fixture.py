@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
-import shlex
-import shutil
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, cast
 
 import pytest
 
 from kernellab.api.command_words import Target
 from kernellab.api.run import Names, Run, Sizes, execute
 from kernellab.base.errors import UserError
-from kernellab.base.paths import file_name
-from kernellab.base.text import printable_lines
+from kernellab.comparison.compare import compare
+from kernellab.comparison.side import Side
 from kernellab.machine.tools import has_gpu
-from kernellab.record import batteries, statuses, verdict
+from kernellab.record import verdict
 from kernellab.record.derived import DerivedResult
+from kernellab.record.schema import Record
 from kernellab.reporting.text import numbers
 from kernellab.running.processes.worker_template import WorkerTemplate
-from kernellab.testing.pace import pace
+from kernellab.testing.failures import fail, fail_unless_right, how_to_reproduce
+from kernellab.testing.kept_runs import KeptRuns, NoBaseline
+from kernellab.testing.pace import Pace, pace_beside, paces_since
 from kernellab.testing.times import TimeRow, time_row
-
-_MOST_TRIALS = 5  # that a failure lists of each implementation
 
 
 class KlabWarning(UserWarning):
     """Something that a test should know and that does not fail it."""
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """How long one result takes in one pass, relative to something. `notes`: what else may explain it."""
+
+    result: DerivedResult
+    pass_name: str
+    pace: Pace
+    notes: Sequence[str] = ()
+
+    @property
+    def sentence(self) -> str:
+        case = numbers.case_label(self.result["case"])
+        return f"{self.result['op']} {case}, {self.pass_name}: {self.pace.sentence}"
 
 
 class Klab:
@@ -44,8 +58,9 @@ class Klab:
     ) -> None:
         self._test, self._folders, self._template, self._rows = request.node, folders, template, rows
         self._device: str | None = request.config.getoption("--klab-device")
-        save = request.config.getoption("--klab-save")
-        self._save = Path(save).resolve() if save else None
+        self._kept = KeptRuns(
+            request.node.nodeid, *(request.config.getoption(f"--klab-{name}") for name in ("save", "baseline"))
+        )
         self._number = 0  # of measurements of this test
 
     def check(
@@ -82,7 +97,7 @@ class Klab:
             },
             dims,
         )
-        self._fail_unless_right(run, run.results)
+        fail_unless_right(run)
         return run
 
     def run(
@@ -121,7 +136,7 @@ class Klab:
             "quick": quick,
         }
         run = self._time(target, settings, dims)
-        self._fail_unless_right(run, run.results)
+        fail_unless_right(run)
         for result in run.results:
             self._note(result)
         return run
@@ -131,7 +146,8 @@ class Klab:
         target: Target,
         impl: str,
         *,
-        than: str,
+        than: str | None = None,
+        baseline: str | Path | Run | None = None,
         by: float = 0.02,
         shape: Sizes = (),
         dtype: object = (),
@@ -145,16 +161,19 @@ class Klab:
         quick: bool = False,
         **dims: object,
     ) -> Run:
-        """Fail where `impl` is certainly slower than the implementation `than`, by more than `by` (0.02 is 2 %).
+        """Fail where `impl` is certainly slower than another implementation, or than before, by more than `by`, 2 %.
 
-        Both are timed in the same rounds. Where the rounds do not tell, a warning says so. Skips where one of the two
-        cannot run here.
+        `than` names an implementation; both are timed in the same rounds. `baseline` is an earlier run: its folder, a
+        folder that `--klab-save` filled, or what `kl.load` returned. Without either, the option `--klab-baseline` names
+        it. Where the times do not tell, a warning says so. Skips what cannot be timed or compared here.
         """
         __tracebackhide__ = True
         if by < 0:
-            pytest.fail(f"klab.assert_not_slower: by={by:g} must not be negative", pytrace=False)
+            fail([f"klab.assert_not_slower: by={by:g} must not be negative"])
+        if than is not None and baseline is not None:
+            fail(["klab.assert_not_slower: than= and baseline= are two questions: write two calls"])
         settings = {
-            "impl": [impl, than],
+            "impl": [impl, than] if than is not None else impl,
             "shape": shape,
             "dtype": dtype,
             "opt": options,
@@ -166,30 +185,72 @@ class Klab:
             "rounds": rounds,
             "quick": quick,
         }
+        earlier = self._earlier_run(baseline) if than is None else None  # before this run is kept in its place
         run = self._time(target, settings, dims)
-        self._fail_unless_right(run, run.results)
-        slower, unresolved = [], []
-        for group in verdict.groups(run.results):
-            mine, other = (_of_impl(group, name) for name in (impl, than))
-            for result in (mine, other):
-                _skip_unless_timed(result)
-            for pass_name in mine["derived"]["passes"]:
-                difference = pace(mine, other, pass_name, by)
-                if difference is None:
-                    continue
-                self._note(mine, pass_name, difference.summary)
-                self._note(other, pass_name)
-                where = f"{mine['op']} {numbers.case_label(mine['case'])}, {pass_name}: {difference.sentence}"
-                if difference.verdict == "slower":
-                    slower.append(where)
-                elif difference.verdict == "not resolved":
-                    unresolved.append(where)
+        fail_unless_right(run)
+        mine = [_of_impl(group, impl) for group in verdict.groups(run.results)]
+        for result in mine:
+            _skip_unless_timed(result)
+        if than is not None:
+            judged = self._beside_other(run, mine, than, by)
+        elif earlier is not None:
+            judged = self._beside_earlier(run, mine, earlier, by)
+        else:
+            judged = []
+            for result in mine:
+                self._note(result)
+        slower = [judgement for judgement in judged if judgement.pace.verdict == "slower"]
         if slower:
-            _fail([*slower, *_how_to_reproduce(run)])
-        for sentence in unresolved:
-            remedy = "cannot tell with these rounds: rounds= or seconds= times more of them"
-            warnings.warn(KlabWarning(f"{sentence}: {remedy}"), stacklevel=2)
+            notes = dict.fromkeys(note for judgement in slower for note in judgement.notes)
+            fail([*(judgement.sentence for judgement in slower), *notes, *how_to_reproduce(run)])
+        for judgement in judged:
+            if judgement.pace.verdict == "not resolved":
+                remedy = "that does not tell: more rounds= or seconds= make the interval narrower"
+                warnings.warn(KlabWarning(f"{judgement.sentence}; {remedy}"), stacklevel=2)
         return run
+
+    def _beside_other(self, run: Run, mine: Sequence[DerivedResult], than: str, by: float) -> list[_Judgement]:
+        """An implementation and another one in the same rounds."""
+        __tracebackhide__ = True
+        judged = []
+        for result in mine:
+            others = (other for other in run.results if (other["op"], other["case"]) == (result["op"], result["case"]))
+            other = _of_impl(others, than)
+            _skip_unless_timed(other)
+            for pass_name in result["derived"]["passes"]:
+                difference = pace_beside(result, other, pass_name, by)
+                if difference is not None:
+                    judged.append(_Judgement(result, pass_name, difference))
+                    self._note(result, pass_name, difference.summary)
+                    self._note(other, pass_name)
+        return judged
+
+    def _beside_earlier(self, run: Run, mine: Sequence[DerivedResult], earlier: Run, by: float) -> list[_Judgement]:
+        """An implementation now and in an earlier run."""
+        __tracebackhide__ = True
+        records = [cast("Record", of.record) for of in (earlier, run)]
+        try:
+            comparison = compare(Side("the baseline", records[:1]), Side("this run", records[1:]))
+        except UserError as error:  # of another machine, for example: such a baseline tells nothing
+            pytest.skip(error.message)
+        judged = []
+        for result in mine:
+            for pass_name, difference in paces_since(comparison, result, by):
+                judged.append(_Judgement(result, pass_name, difference, [f"note: {w}" for w in comparison.warnings]))
+                self._note(result, pass_name, difference.summary)
+        return judged
+
+    def _earlier_run(self, baseline: str | Path | Run | None) -> Run | None:
+        """The run to compare the next measurement with; None where that is only kept, as the first of them."""
+        __tracebackhide__ = True
+        refused: UserError | None = None
+        try:
+            return self._kept.earlier(baseline, self._number + 1)
+        except NoBaseline as reason:
+            pytest.skip(str(reason))
+        except UserError as error:
+            refused = error
+        return fail([f"klab.assert_not_slower: {refused.message}"])  # outside of the handler: the sentence alone
 
     # Measuring -----------------------------------------------------------------------------------------
 
@@ -204,8 +265,8 @@ class Klab:
         device = settings.get("device") or self._device
         if str(device).startswith("cuda") and not has_gpu():
             pytest.skip(f"{device}: there is no NVIDIA GPU here")
-        name = self._name()
-        folder = self._folders.mktemp("klab") / name
+        self._number += 1
+        folder = self._folders.mktemp("klab") / self._kept.name(self._number)
         options = {**settings, "device": device, "out": folder}
         refused: UserError | None = None
         try:
@@ -213,16 +274,8 @@ class Klab:
         except UserError as error:
             refused = error
         if refused is not None:  # outside of the handler, so that pytest shows the sentence alone
-            _fail([f"klab {verb}: {refused.message}", *filter(None, [refused.detail])])
-        if self._save is not None:
-            run = Run(run.record, _keep(folder, self._save / name))
-        return run
-
-    def _name(self) -> str:
-        """The folder of a measurement: the same for the same test in every run of the tests."""
-        self._number += 1
-        digest = hashlib.sha256(self._test.nodeid.encode()).hexdigest()[:6]
-        return f"{file_name(self._test.nodeid)[-80:].strip('-')}-{digest}-{self._number}"
+            fail([f"klab {verb}: {refused.message}", *filter(None, [refused.detail])])
+        return self._kept.keep(run, self._number)
 
     def _beside_test(self, target: Target) -> Target:
         """An op file that is not in the current folder is looked for beside the test."""
@@ -240,30 +293,12 @@ class Klab:
             if row is not None:
                 self._rows.append(row)
 
-    # Judging -------------------------------------------------------------------------------------------
-
-    def _fail_unless_right(self, run: Run, results: Sequence[DerivedResult]) -> None:
-        __tracebackhide__ = True
-        if run.exit_code == 0:
-            return
-        found = {(r["op"], r["impl"], r["derived"]["status"]): r["derived"]["reason"] for r in results}
-        bad = {key: reason for key, reason in found.items() if key[2] in statuses.FAILED | {statuses.UNKNOWN}}
-        if not bad and all(status == "skipped" for _, _, status in found):
-            pytest.skip("; ".join(f"{impl}: {reason}" for (_, impl, _), reason in found.items()) or "nothing to check")
-        names = [
-            f"{op} {impl}: {'cannot tell' if status == statuses.UNKNOWN else status}: {reason}"
-            for (op, impl, status), reason in bad.items()
-        ]
-        failures = [summary for summary in run.record["batteries"] if summary["failures"]]
-        details = [line for summary in failures for line in batteries.sentences(summary, most=_MOST_TRIALS)]
-        _fail([*names, *details, *_how_to_reproduce(run)])
-
 
 def _of_impl(group: Iterable[DerivedResult], impl: str) -> DerivedResult:
     __tracebackhide__ = True
     result = next((result for result in group if result["impl"] == impl), None)
     if result is None:
-        _fail([f"klab.assert_not_slower: {impl!r} must name one implementation, without * or commas"])
+        fail([f"klab.assert_not_slower: {impl!r} must name one implementation, without * or commas"])
     return result
 
 
@@ -275,28 +310,3 @@ def _skip_unless_timed(result: DerivedResult) -> None:
     if derived["time"] is None:
         reason = derived["timing"]["reason"] if derived["timing"] else "it was not timed"
         pytest.skip(f"{result['impl']}: {reason}")
-
-
-def _how_to_reproduce(run: Run) -> list[str]:
-    """The command, without the folder of its record, the scripts of failed trials, and the record."""
-    words = [word for word in run.record["command"] if not word.startswith("--out=")]
-    lines = [f"reproduce: {shlex.join(words)}"]
-    scripts = [search["file"] for search in run.record["searches"] if search.get("file")]
-    lines += [f"script: {run.folder / script}" for script in scripts]
-    return [*lines, f"record: {run.folder}"]
-
-
-def _fail(lines: Iterable[str]) -> NoReturn:
-    __tracebackhide__ = True
-    pytest.fail(printable_lines("\n".join(lines)), pytrace=False)
-
-
-def _keep(folder: Path, place: Path) -> Path:
-    """Copies a run to its place, where an earlier one may be."""
-    scratch = place.with_name(f".{place.name}")
-    for old in (scratch, place):
-        if old.exists():
-            shutil.rmtree(old)
-    shutil.copytree(folder, scratch)
-    scratch.rename(place)
-    return place

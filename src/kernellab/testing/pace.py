@@ -1,10 +1,13 @@
-"""Whether an implementation is slower than another by more than is allowed, from rounds in which both were timed."""
+"""Whether an implementation is slower than another, or than before, by more than is allowed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from kernellab.comparison.compare import Comparison, result_id
+from kernellab.comparison.pairs import ResultKey
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedResult
 from kernellab.reporting.text import numbers
@@ -46,8 +49,11 @@ class Pace:
         )
 
 
-def pace(mine: DerivedResult, other: DerivedResult, pass_name: str, by: float) -> Pace | None:
-    """Of two results of the same run, op and case; None where one of them was not timed in this pass."""
+def pace_beside(mine: DerivedResult, other: DerivedResult, pass_name: str, by: float) -> Pace | None:
+    """Beside another result of the same run, op and case; None where one of them was not timed in this pass.
+
+    The interval is that of rounds in which both were timed.
+    """
     series = verdict.main_series([mine, other], pass_name)
     ratio = verdict.compare(*(verdict.entry_of(result, series) for result in (mine, other)))
     time = mine["derived"]["passes"][pass_name]["time"] if pass_name in mine["derived"]["passes"] else None
@@ -63,3 +69,24 @@ def pace(mine: DerivedResult, other: DerivedResult, pass_name: str, by: float) -
         allowed=1 + by,
         enough_rounds=time["rounds"] >= FEWEST,
     )
+
+
+def paces_since(comparison: Comparison, mine: DerivedResult, by: float) -> Iterator[tuple[str, Pace]]:
+    """Of each pass of a result, since the runs before. The interval includes how much times vary from run to run."""
+    own = ResultKey(mine["op"], mine["impl"], mine["case"])
+    for pair in comparison.pairs:
+        if result_id(pair.key.result) == result_id(own):
+            low, high = pair.low, pair.high
+            known = low is not None and high is not None
+            yield (
+                pair.key.pass_name,
+                Pace(
+                    mine["impl"],
+                    "before",
+                    factor=pair.ratio,
+                    low=low if low is not None else pair.ratio,
+                    high=high if high is not None else pair.ratio,
+                    allowed=1 + by,
+                    enough_rounds=known,
+                ),
+            )
