@@ -17,12 +17,13 @@ _TONES: dict[str, Tone] = {"red": "bad", "yellow": "warn", "dim": "faint", "gree
 
 @dataclass(frozen=True)
 class Cell:
-    """`sort` orders a column where its texts do not; None comes last."""
+    """`sort` orders a column where its texts do not; None comes last. `whole` is what the text is short for."""
 
     text: str
     tone: Tone = ""
     sort: float | None = None
     remark: str = ""  # below the text, smaller
+    whole: str = ""
 
 
 @dataclass(frozen=True)

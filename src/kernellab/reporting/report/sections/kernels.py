@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kernellab.activity.documents import KernelLaunch
 from kernellab.declaration.documents import CaseJson
+from kernellab.record.batteries import short_kernel_name
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.reporting.report.parts.section import Run, Section
 from kernellab.reporting.report.parts.table import Cell, Column, Table, from_terminal
@@ -14,9 +15,9 @@ from kernellab.reporting.text import numbers
 
 _MOST_REMARKS = 100
 _COLUMNS = (
+    Column("impl", filter="impl"),
     Column("op", filter="op"),
     Column("case", filter="case"),
-    Column("impl", filter="impl"),
     Column("kernel"),
     Column("time", numeric=True),
     Column("share", numeric=True),
@@ -41,15 +42,16 @@ def section(run: Run) -> Section | None:
 def _launches(result: DerivedResult) -> list[list[Cell]]:
     kernels = result["kernels"] or []
     total = sum(kernel["us"] for kernel in kernels)
-    head = [Cell(result["op"]), Cell(numbers.case_label(result["case"])), Cell(result["impl"])]
+    head = [Cell(result["impl"], "strong"), Cell(result["op"]), Cell(numbers.case_label(result["case"]))]
     return [[*head, *_launch(kernel, total)] for kernel in kernels]
 
 
 def _launch(kernel: KernelLaunch, total_us: float) -> list[Cell]:
     registers, shared, occupancy = (kernel.get(k) for k in ("registers", "shared_bytes", "occupancy_percent"))
+    short = short_kernel_name(kernel["name"])
     share = kernel["us"] / total_us if total_us > 0 else None
     return [
-        Cell(kernel["name"]),
+        Cell(short, whole=kernel["name"] if short != kernel["name"] else ""),
         Cell(numbers.duration(kernel["us"]), sort=kernel["us"]),
         Cell("" if share is None else numbers.percent(share), sort=share),
         _dims(kernel.get("grid")),

@@ -19,11 +19,11 @@ _SHORT = ("op", "dtype", "pass")  # columns that are left out where they say the
 _MOST_NAMES, _MOST_REASONS = 8, 500
 _TITLES = {"ok": "right", UNKNOWN: "cannot tell"}
 _COLUMNS = (
+    Column("impl", filter="impl"),
     Column("op", filter="op"),
     Column("case", filter="case"),
     Column("dtype", filter="dtype"),
     Column("pass", filter="pass"),
-    Column("impl", filter="impl"),
     Column("status", filter="status"),
     Column("time", numeric=True),
     Column("99 %", numeric=True),
@@ -77,15 +77,15 @@ def _rows(result: DerivedResult) -> list[list[Cell]]:
     case = numbers.case_label(result["case"]).replace(f" · {result['case']['dtype']}", "", 1)
     size = _elements(result)
     status = result["derived"]["status"]
-    head = [Cell(result["op"]), Cell(case, sort=size), Cell(result["case"]["dtype"])]
+    head = [Cell(result["impl"], "strong"), Cell(result["op"]), Cell(case, sort=size), Cell(result["case"]["dtype"])]
     word = Cell(_TITLES.get(status, status), _tone(status))
     if not timed:
         check = result["check"]
         errors = check.get("errors") if check else None
         error = errors["max"] if errors else None
         error_cell = Cell("" if error is None else f"{error:.2g}", sort=error)
-        return [[*head, Cell(_NO_PASS, "faint"), Cell(result["impl"]), word, *[Cell("")] * 7, error_cell, Cell("")]]
-    return [[*head, Cell(name), Cell(result["impl"]), word, *_times(row)] for name, row in timed]
+        return [[*head, Cell(_NO_PASS, "faint"), word, *[Cell("")] * 7, error_cell, Cell("")]]
+    return [[*head, Cell(name), word, *_times(row)] for name, row in timed]
 
 
 def _times(row: times.TimedResult) -> list[Cell]:
