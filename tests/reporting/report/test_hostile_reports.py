@@ -38,6 +38,7 @@ def _open(open_page, runs, act):
     dialogs: list[str] = []
     opened = open_page(report(runs), "report.html", java_script_enabled=True)
     page, file = opened.page, opened.page.url
+    page.wait_for_selector("html[data-charts]", state="attached")
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     act(page)

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from kernellab.base.text import printable_lines
-from kernellab.reporting.html.parts import MOST_CHARACTERS, asset, json_in_script, source_hash
+from kernellab.reporting.html.parts import MOST_CHARACTERS, asset, deflated, json_in_script, source_hash
 
 _BASE = Path(__file__).with_name("templates")
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')  # as in base.html
@@ -26,11 +26,13 @@ _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]
 class Sources:
     """What a document contains besides its text: styles and scripts in order, and data that scripts read by name.
 
+    `packed` are large scripts, by id: a script unpacks and starts them, so that the page can be read before.
     `frame_scripts` are the scripts of documents that stand in frames of this one: its policy holds for them too.
     """
 
     styles: Sequence[str] = ()
     scripts: Sequence[str] = ()
+    packed: Mapping[str, str] = field(default_factory=dict)
     frame_scripts: Sequence[str] = ()
     data: Mapping[str, object] = field(default_factory=dict)
 
@@ -53,7 +55,9 @@ def render(
     scripts = [_script(text) for text in (asset(__file__, "theme.js"), *sources.scripts)]
     policy = {
         "default-src": "'none'",
-        "script-src": " ".join(source_hash(text) for text in (*scripts, *sources.frame_scripts)),
+        "script-src": " ".join(
+            source_hash(text) for text in (*scripts, *sources.packed.values(), *sources.frame_scripts)
+        ),
         # Charts set the styles of what they draw. A style can load nothing, because no other source is allowed.
         "style-src": "'unsafe-inline'",
         "img-src": "data:",
@@ -66,6 +70,7 @@ def render(
         policy=escape("; ".join(f"{name} {sources}" for name, sources in policy.items())),
         styles=[Markup(text) for text in (asset(__file__, "base.css"), *sources.styles)],
         scripts=[Markup(text) for text in scripts],
+        packed={name: Markup(deflated(text)) for name, text in sources.packed.items()},
         data={name: Markup(json_in_script(value)) for name, value in sources.data.items()},
     )
 

@@ -44,7 +44,8 @@ def report(runs: Sequence[Run]) -> str:
         "report.html",
         Sources(
             styles=[asset(__file__, name) for name in styles],
-            scripts=[*([_plotly()] if figures else []), *(asset(__file__, name) for name in scripts)],
+            scripts=[asset(__file__, name) for name in scripts],
+            packed={"plotly": _plotly()} if figures else {},
             frame_scripts=list(dict.fromkeys(text for section in sections for text in section.frame_scripts)),
             data={**data, **({"figures": figures} if figures else {})},
         ),
