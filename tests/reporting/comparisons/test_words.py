@@ -65,7 +65,7 @@ def test_the_notes_say_which_variation_was_used():
         "Times vary by 0.16 % from run to run on this machine (klab doctor --aa, 10 runs on 2026-11-15)."
     ]
     (assumed,) = words.notes(compared(same, same, known=None))
-    assert "1 % is assumed: klab doctor --aa measures it" in assumed
+    assert assumed.endswith("so 1 % is assumed, which is little for a CPU: klab doctor --aa measures it.")
 
 
 def test_new_and_missing_results_are_named():

@@ -72,9 +72,9 @@ def _show_pairs(comparison: Comparison, out: Console, *, verbose: bool) -> None:
         print_table(_pair_table(comparison, shown), out)
     rest = pairs[len(shown) :]
     if rest:
-        alike = {pair.verdict for pair in rest}
-        text = f"the {next(iter(alike))}" if alike == {"same"} else "not shown"
-        out.print(f" … and {plural(len(rest), 'time')} {text}; --verbose shows {_them(rest)}", style="dim")
+        alike = "the same" if all(pair.verdict == "same" for pair in rest) else "more"
+        joined = " … and " if shown else "  "
+        out.print(f"{joined}{plural(len(rest), 'time')} {alike}: --verbose shows {_them(rest)}", style="dim")
 
 
 def _them(rest: Sequence[Pair]) -> str:

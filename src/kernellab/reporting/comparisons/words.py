@@ -178,12 +178,13 @@ def variation_sentence(comparison: Comparison) -> str:
     seen = [variation.relative for variation in used if variation.source == "runs"]
     if seen:
         sentences.append(f"The runs of a side vary by {_range(seen)}.")
-    assumed = sum(variation.source == "assumed" for variation in used)
+    assumed = [pair for pair in comparison.pairs if pair.variation is not None and pair.variation.source == "assumed"]
     if assumed:
-        which = "" if assumed == len(used) else f" of {plural(assumed, 'time')}"
+        which = "" if len(assumed) == len(used) else f" of {plural(len(assumed), 'time')}"
+        on_cpu = any(pair.key.result.case["device"] == "cpu" for pair in assumed)
         sentences.append(
-            f"The variation from run to run{which} was not measured on this machine, so 1 % is assumed: "
-            "klab doctor --aa measures it."
+            f"The variation from run to run{which} was not measured on this machine, so 1 % is assumed"
+            f"{', which is little for a CPU' if on_cpu else ''}: klab doctor --aa measures it."
         )
     return " ".join(sentences)
 
