@@ -8,8 +8,9 @@ import re
 from kernellab.base.errors import UserError
 from kernellab.reporting.report.document import report
 from support.hostile_records import MARK, SECRET, TEXTS, every_text, hostile_records
+from support.report_records import rich_record
 from support.reports import read_run
-from support.sample_records import rich_record, sample
+from support.sample_records import sample_document
 
 _FEWEST = 60
 _EVERYWHERE = " in every text"
@@ -70,7 +71,7 @@ def test_hostile_texts_are_shown_as_texts_in_every_section(open_page, tmp_path):
 
 
 def test_every_other_hostile_record_is_refused_or_shown_harmlessly(open_page, tmp_path):
-    records = hostile_records(sample("h200", "run-gelu"))
+    records = hostile_records(sample_document("run-gelu", "h200"))
     texts = {f"{name}{_EVERYWHERE}" for name in TEXTS if name != "a long text"}
     runs, refusals = _read({n: write for n, write in records.items() if n not in texts | _SLOW}, tmp_path)
     assert len(runs) + len(refusals) >= _FEWEST

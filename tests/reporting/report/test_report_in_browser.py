@@ -6,8 +6,9 @@ import time
 import pytest
 
 from kernellab.reporting.report.document import report
+from support.report_records import large_record, rich_record
 from support.reports import read_run
-from support.sample_records import large_record, rich_record, sample
+from support.sample_records import sample_document
 
 SECTIONS = ["answer", "verdicts", "curves", "roofline", "samples", "panel", "correctness", "findings", "kernels"]
 SECTIONS += ["waves", "environment"]
@@ -182,7 +183,7 @@ def test_dark_narrow_and_printed(open_page, document):
 
 
 def test_a_run_that_timed_nothing_has_no_charts_and_no_script_for_them(open_page, document):
-    text = document(sample("h200", "check-square"))
+    text = document(sample_document("check-square", "h200"))
     assert len(text) < 200_000
     opened = open_page(text, "report.html")
     sections = opened.page.evaluate("[...document.querySelectorAll('article > section')].map((s) => s.className)")
