@@ -228,6 +228,15 @@ def test_times_that_cannot_be_trusted_are_warned_of_and_marked():
     assert any(warning.startswith("1 time before cannot be trusted: ") for warning in comparison.warnings)
 
 
+def test_another_choice_of_an_autotuner_is_marked():
+    def tuned(block):
+        built = {"seconds": 1.0, "tuned": [{"kernel": "k", "config": {"BLOCK": block}}]}
+        return run(result("f", STEADY, built=built))
+
+    assert not compared(tuned(64), tuned(64)).pairs[0].tuned_differently
+    assert compared(tuned(64), tuned(128)).pairs[0].tuned_differently
+
+
 # The document ------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,7 @@ def test_equal_code_is_hardly_ever_called_different(tmp_path):
 def test_the_time_limit_and_ctrl_c_keep_what_was_measured(tmp_path):
     done, _ = again(unresolved("f"), Machine(f=3.0), tmp_path, seconds=1e-9)
     assert (done.pairs[0].blocks, done.rerun.blocks, done.exit_code) == (0, 0, 3)
+    assert "the time was up" in done.pairs[0].reason
 
     class Interrupted(Machine):
         def __call__(self, code, batch, folder):
@@ -114,6 +115,16 @@ def test_a_version_that_fails_is_given_up_with_its_reason(tmp_path):
     assert done.rerun.blocks == 2
     assert done.pairs[0].reason == "could not be measured again: after: no file new.py\ufffd[2J"
     assert done.exit_code == 3
+
+
+def test_another_machine_is_said(tmp_path):
+    from kernellab.reporting.comparisons import words
+
+    done, _ = again(unresolved("f"), lambda *_: run(result("f", STEADY), machine="elsewhere"), tmp_path, blocks=2)
+    assert done.rerun.devices == ["elsewhere"]
+    assert "They were measured again on another machine: elsewhere, and the runs were on a machine." in words.notes(
+        done
+    )
 
 
 @pytest.mark.parametrize(

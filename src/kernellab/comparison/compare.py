@@ -231,9 +231,16 @@ def _candidates(before: Sequence[DerivedResult], after: Sequence[DerivedResult],
             variation=variation,
             trust_before=_trust(before, series),
             trust_after=_trust(after, series),
+            tuned_differently=_tuned(before) != _tuned(after),
         )
         candidates.append(_Candidate(pair, estimate(times_before, times_after, variation)))
     return candidates
+
+
+def _tuned(results: Sequence[DerivedResult]) -> set[str]:
+    """What autotuners chose in the runs of a side."""
+    choices = [choice for result in results if result["built"] for choice in result["built"]["tuned"]]
+    return {json.dumps([choice["kernel"], choice["config"]], sort_keys=True) for choice in choices}
 
 
 _Series = tuple[str, str | None, str | None]

@@ -57,6 +57,7 @@ class PairJson(_Pass, ResultKeyJson):
     blocks: int
     trust_before: str
     trust_after: str
+    tuned_differently: bool
 
 
 class StatusJson(TypedDict):
@@ -84,6 +85,7 @@ class RerunJson(TypedDict):
     pairs: int
     before: list[str]
     after: list[str]
+    devices: list[str]
     interrupted: bool
 
 
@@ -155,6 +157,7 @@ def _pair(pair: Pair) -> PairJson:
         "blocks": pair.blocks,
         "trust_before": pair.trust_before,
         "trust_after": pair.trust_after,
+        "tuned_differently": pair.tuned_differently,
     }
 
 
@@ -165,6 +168,7 @@ def _rerun(rerun: Rerun) -> RerunJson:
         "pairs": rerun.pairs,
         "before": list(rerun.before),
         "after": list(rerun.after),
+        "devices": list(rerun.devices),
         "interrupted": rerun.interrupted,
     }
 

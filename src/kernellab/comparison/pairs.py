@@ -52,6 +52,7 @@ class Pair:
     variation: RunVariation | None  # None where it was measured again
     trust_before: str  # `trusted`, or the names of the reasons; empty where it was not judged
     trust_after: str
+    tuned_differently: bool = False  # whether Triton's autotuners chose other configurations
     blocks: int = 0  # pairs of processes in which it was measured again
 
     @property

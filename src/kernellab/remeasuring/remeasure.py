@@ -15,6 +15,7 @@ from kernellab.comparison.compare import Comparison, series_id
 from kernellab.comparison.estimate import Estimate, RunTime, run_time
 from kernellab.comparison.pairs import ERROR, Pair, SeriesKey, Verdict, judge
 from kernellab.comparison.rerun import Rerun
+from kernellab.comparison.side import Side
 from kernellab.record import statuses
 from kernellab.record.schema import Record
 from kernellab.record.verdict import derive
@@ -109,6 +110,7 @@ def remeasure(
         pairs=len(unresolved),
         before=[str(code.before) for code in versions.values()],
         after=[str(code.after) for code in versions.values()],
+        devices=session.devices,
         interrupted=interrupted,
     )
     return comparison.with_pairs([session.judged(progress) for progress in unresolved], rerun)
@@ -134,6 +136,7 @@ class _Session:
         self._by_key = {series_id(progress.pair.key): progress for progress in unresolved}
         self._last: dict[str, Verdict] = {}
         self.blocks = 0
+        self.devices: list[str] = []
 
     @property
     def has_open(self) -> bool:
@@ -159,6 +162,7 @@ class _Session:
             record = self._measure(code, batch, folder)
         except MeasurementFailed as failure:
             return {series_id(key): printable(str(failure), _LONGEST_REASON) for key in batch.keys}
+        self.devices = list(dict.fromkeys([*self.devices, *Side("", [record]).devices]))
         return {series_id(key): _find_time(record, key) for key in batch.keys}
 
     def _note(self, key: SeriesKey, before: RunTime | str, after: RunTime | str) -> None:
@@ -186,8 +190,8 @@ class _Session:
         pair = progress.pair
         verdict = progress.verdict or self._last.get(series_id(pair.key))
         if verdict is None:
-            reason = progress.failures[-1] if progress.failures else "too few processes"
-            return pair.unresolved(f"could not be measured again: {reason}")
+            failure = progress.failures[-1] if progress.failures else "the time was up before two pairs of processes"
+            return pair.unresolved(f"could not be measured again: {failure}")
         before_us, after_us = (math.exp(statistics.fmean(times)) for times in (progress.before, progress.after))
         return pair.measured_again(before_us, after_us, verdict, len(progress.before))
 

@@ -49,6 +49,18 @@ def test_many_rows_are_counted():
     assert len(text) < 60_000
 
 
+def test_a_comment_is_never_too_long_for_github():
+    name = "x" * 500
+    runs = [
+        run(*(result(f"{name}-{n}", status=status, reason=name * 9) for n in range(150))) for status in ("ok", "wrong")
+    ]
+    timed_runs = [run(*(result(f"{n}{name}", STEADY) for n in range(150))) for _ in range(2)]
+    for before, after in (runs, timed_runs):
+        text = written(before, after)
+        assert len(text) < 65_536
+        assert "… and 1" in text
+
+
 @pytest.mark.parametrize("name", [*TEXTS, "mention", "backticks", "a pipe", "nothing"])
 def test_a_hostile_name_stays_text(name):
     text = {

@@ -15,26 +15,34 @@ from kernellab.reporting.comparisons import words
 from kernellab.reporting.html.parts import label
 from kernellab.reporting.text import numbers
 
-_LONGEST = 120  # characters of a name; a comment has 65,536 in all
-_LONGEST_REASON = 300
-_MOST_ROWS = 40  # of a table
+_LONGEST = 120  # characters of a name
+_LONGEST_TEXT = 300  # of a reason or a note
+_MOST_CHARACTERS = 60_000  # GitHub accepts 65,536
+_ROWS = (40, 20, 10, 5)  # of a table
 _MARKS = {0: "✅", 1: "❌", 3: "❔"}
 _REPLACED = str.maketrans({"`": "'", "|": "¦"})
 
 
 def document(comparison: Comparison) -> str:
-    """The whole comment; it ends with a newline."""
+    """The whole comment; it ends with a newline. Tables are cut where GitHub would refuse a longer text."""
+    texts = (_document(comparison, rows) for rows in _ROWS)
+    return next((text for text in texts if len(text) <= _MOST_CHARACTERS), _document(comparison, 0))
+
+
+def _document(comparison: Comparison, most: int) -> str:
     mark = _MARKS[comparison.exit_code]
     lines = [f"### {mark} {_headline(comparison)}", "", f"{words.counts(comparison)}."]
-    lines += _changes(words.status_changes(comparison))
+    lines += _changes(words.status_changes(comparison), most)
     pairs = words.ordered(comparison.pairs)
     resolved = [pair for pair in pairs if pair.verdict in ("slower", "faster")]
     others = [pair for pair in pairs if pair.verdict not in ("slower", "faster")]
     if resolved:
-        lines += ["", *_table(comparison, resolved)]
+        lines += ["", *_table(comparison, resolved, most)]
     if others:
-        lines += ["", *_folded("Times that are the same or not resolved", _table(comparison, others))]
-    notes = [f"- {code(line)}" for line in [*words.sides(comparison), *words.notes(comparison)]]
+        lines += ["", *_folded("Times that are the same or not resolved", _table(comparison, others, most))]
+    foreign = [*words.sides(comparison), *words.warnings(comparison)]
+    own = filter(None, [words.variation_sentence(comparison)])
+    notes = [*(f"- {code(line, _LONGEST_TEXT)}" for line in foreign), *(f"- {line}" for line in own)]
     lines += ["", *_folded("How this was compared", notes)]
     return "\n".join(lines) + "\n"
 
@@ -54,7 +62,7 @@ def _headline(comparison: Comparison) -> str:
     return "Nothing is slower or worse" if comparison.exit_code == 0 else "Cannot tell whether anything is slower"
 
 
-def _changes(changes: Sequence[StatusChange]) -> list[str]:
+def _changes(changes: Sequence[StatusChange], most: int) -> list[str]:
     if not changes:
         return []
     rows = [
@@ -64,14 +72,14 @@ def _changes(changes: Sequence[StatusChange]) -> list[str]:
             code(change.key.impl),
             code(words.case_label(change.key.case)),
             f"{code(change.before.status)} → {code(change.after.status)}",
-            code(change.after.reason, _LONGEST_REASON) if change.after.reason else "",
+            code(change.after.reason, _LONGEST_TEXT) if change.after.reason else "",
         ]
-        for change in changes[:_MOST_ROWS]
+        for change in changes[:most]
     ]
     return ["", *_rows(["status", "op", "impl", "case", "change", "reason"], rows, len(changes))]
 
 
-def _table(comparison: Comparison, pairs: Sequence[Pair]) -> list[str]:
+def _table(comparison: Comparison, pairs: Sequence[Pair], most: int) -> list[str]:
     with_series = words.has_several_series(comparison)
     rows = [
         [
@@ -85,7 +93,7 @@ def _table(comparison: Comparison, pairs: Sequence[Pair]) -> list[str]:
             words.change(pair.ratio),
             words.interval(pair),
         ]
-        for pair in pairs[:_MOST_ROWS]
+        for pair in pairs[:most]
     ]
     head = ["", "op", "impl", "case", *(["series"] if with_series else []), "before", "after", "change", "interval"]
     return _rows(head, rows, len(pairs))

@@ -142,7 +142,8 @@ def remark(pair: Pair) -> str:
     """Why there is no interval, in how many processes it was measured again, and why it may not be trusted."""
     reason = pair.reason if pair.low is None or _FAILED in pair.reason else ""
     again = f"measured again in {plural(pair.blocks, 'pair')} of processes" if pair.blocks else ""
-    return "; ".join(filter(None, (reason, again, _doubt(pair))))
+    tuned = "its autotuner chose another configuration" if pair.tuned_differently and not pair.blocks else ""
+    return "; ".join(filter(None, (reason, again, tuned, _doubt(pair))))
 
 
 def _doubt(pair: Pair) -> str:
@@ -195,7 +196,12 @@ def _range(values: Sequence[float]) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Warnings, what only one side has, and the variation that was used."""
+    """Everything that should be known besides the verdicts."""
+    return [*warnings(comparison), *filter(None, [variation_sentence(comparison)])]
+
+
+def warnings(comparison: Comparison) -> list[str]:
+    """Warnings, what only one side has, and how something was measured again: with names from records."""
     lines = [f"{warning[0].upper()}{warning[1:]}." for warning in comparison.warnings]
     for keys, text in (
         (comparison.only_after, "new"),
@@ -204,19 +210,24 @@ def notes(comparison: Comparison) -> list[str]:
     ):
         if keys:
             lines.append(f"{plural(len(keys), 'result')} {text}: {_names(keys)}.")
-    sentences = (_rerun_sentence(comparison), variation_sentence(comparison))
-    return [*lines, *filter(None, sentences)]
+    return [*lines, *_rerun_sentences(comparison)]
 
 
-def _rerun_sentence(comparison: Comparison) -> str:
+def _rerun_sentences(comparison: Comparison) -> list[str]:
     rerun = comparison.rerun
     if rerun is None:
-        return ""
-    stopped = ", then interrupted" if rerun.interrupted else ""
-    return (
+        return []
+    if not rerun.blocks:
+        return ["Nothing was measured again: it was ended before the first pair of processes was complete."]
+    interrupted = ", then interrupted" if rerun.interrupted else ""
+    lines = [
         f"{plural(rerun.pairs, 'time')} measured again in up to {plural(rerun.blocks, 'pair')} of processes in random "
-        f"order (seed {rerun.seed}){stopped}: {'; '.join(rerun.before)} against {'; '.join(rerun.after)}."
-    )
+        f"order (seed {rerun.seed}){interrupted}: {'; '.join(rerun.before)} against {'; '.join(rerun.after)}."
+    ]
+    if set(rerun.devices) - set(comparison.after.devices):
+        elsewhere = f"{' and '.join(rerun.devices)}, and the runs were on {' and '.join(comparison.after.devices)}"
+        lines.append(f"They were measured again on another machine: {elsewhere}.")
+    return lines
 
 
 def _names(keys: Sequence[ResultKey], most: int = 4) -> str:
