@@ -131,6 +131,7 @@
         source.rows[at].dataset.at = `${source.text.numbers[at].padStart(4)} ${String(share || "").padStart(4)}`;
       });
       this.release();
+      if (source.rows.length) source.reveal(this.firstLinked(source));
       const first = this.columns.find((column) => column.text.lines.length);
       for (const tab of this.tabs)
         tab.hidden = !this.columns.find((column) => column.name === tab.dataset.column).text.lines.length;

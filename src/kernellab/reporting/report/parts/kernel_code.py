@@ -10,6 +10,7 @@ from kernellab.base.text import printable
 from kernellab.machinecode.source_links import LinkedText, SourcePart, link_code
 from kernellab.reporting.html.parts import label
 from kernellab.reporting.report.parts.section import Run
+from kernellab.reporting.sentences.configuration import describe_configuration
 from kernellab.reporting.terminal.inspection import InspectedKernel, build_table, list_kernels
 from kernellab.reporting.text.numbers import case_label
 
@@ -46,7 +47,7 @@ def join_cases(kernels: Iterable[KernelCode]) -> list[KernelCode]:
     """Kernels with the same texts and facts at several cases become one."""
     joined: dict[str, KernelCode] = {}
     for kernel in kernels:
-        key = repr((kernel.title, kernel.facts, kernel.texts))
+        key = repr((kernel.op, kernel.title, kernel.facts, kernel.texts))
         known = joined.setdefault(key, kernel)
         if known is not kernel:
             known.cases += [case for case in kernel.cases if case not in known.cases]
@@ -62,11 +63,11 @@ def _read_kernel(run: Run, kernel: InspectedKernel, ptx: str, sass: str) -> Kern
     facts = [
         (column.title, str(cell))
         for column, cell in (zip(table.columns, table.rows[0].cells, strict=True) if table else ())
-        if str(cell) and column.title not in ("impl", "kernel", "arch")
+        if str(cell) and column.title not in ("impl", "kernel", "arch", "configuration")
     ]
     code = KernelCode(
         op=kernel["op"],
-        title=label(f"{kernel['impl']} · {kernel['name']} · {kernel['arch']} · {kernel['pass']}", _NAME_CHARACTERS),
+        title=_title(kernel),
         facts=[(name, label(value)) for name, value in facts],
         remarks=[label(remark) for remark in kernel.get("remarks", ())],
         texts={},
@@ -82,6 +83,12 @@ def _read_kernel(run: Run, kernel: InspectedKernel, ptx: str, sass: str) -> Kern
         str(part.text_line - 1): label(part.file.rpartition("/")[2], _NAME_CHARACTERS) for part in parts
     }
     return code
+
+
+def _title(kernel: InspectedKernel) -> str:
+    parts = [kernel["impl"], kernel["name"], kernel["arch"], describe_configuration(kernel["tuned"], kernel["config"])]
+    parts += [kernel["pass"]] if kernel["pass"] != "forward" else []
+    return " · ".join(label(part, _NAME_CHARACTERS) for part in parts if part)
 
 
 def _source_parts(kernel: InspectedKernel) -> list[SourcePart]:

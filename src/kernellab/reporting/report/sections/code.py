@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 
+from kernellab.reporting.html.parts import label
 from kernellab.reporting.report.parts.kernel_code import KernelCode, join_cases, read_kernels
 from kernellab.reporting.report.parts.section import Run, Section
 
 _MOST_CHARACTERS = 2_500_000  # of all texts, so that the report stays small
 _MOST_KERNELS, _MOST_READ = 60, 200
 _MOST_CASES = 6  # named of a kernel
+_NAME_CHARACTERS = 60
 
 
 def section(run: Run) -> Section | None:
@@ -17,10 +19,11 @@ def section(run: Run) -> Section | None:
     shown = _fitting(kernels)
     if not shown:
         return None
+    many_ops = len({kernel.op for kernel in shown}) > 1
     values = {
         "kernels": [
             {
-                "title": kernel.title,
+                "title": f"{label(kernel.op, _NAME_CHARACTERS)} · {kernel.title}" if many_ops else kernel.title,
                 "cases": _cases(kernel),
                 "facts": kernel.facts,
                 "remarks": kernel.remarks,
