@@ -10,7 +10,7 @@ from kernellab.reporting.terminal.results import show
 from support.records import result, timed
 
 _CEILINGS = {"copy_gbps": 100.0, "matmul_tflops": {"float32": 1.0}}
-_GPU = {"name": "H", "uuid": "GPU-1"}
+_GPU = {"name": "H", "uuid": "GPU-1", "driver": "9"}
 
 
 def at(entry, dims, *, dtype="float32", op="f", **options):
@@ -25,7 +25,12 @@ def derived_record(*results, stages=("check", "time")):
             **empty_record(),
             "results": list(results),
             "machine": {"ceilings": _CEILINGS, "device": "cpu", "name": "H GPU-1 driver 9"},
-            "environment": {"python": "3.11.7", "packages": {"torch": "2.13", "numpy": "2"}, "gpus": [_GPU]},
+            "environment": {
+                "python": "3.11.7",
+                "cpu": {"name": "C"},
+                "packages": {"torch": "2.13", "numpy": "2"},
+                "gpus": [_GPU],
+            },
             "stages": list(stages),
             "complete": True,
             "began": "2026-11-15T06:00:00+0000",

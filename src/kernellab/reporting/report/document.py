@@ -31,7 +31,7 @@ class Chapter:
 def report(runs: Sequence[Run]) -> str:
     """The document. Several runs follow one another, each with its own sections."""
     numbered = [replace(run, prefix=f"run{number}-" if len(runs) > 1 else "") for number, run in enumerate(runs, 1)]
-    chapters = [_chapter(run) for run in numbered]
+    chapters = [_chapter(run, several=len(runs) > 1) for run in numbered]
     sections = [section for chapter in chapters for section in chapter.sections]
     figures = {name: figure for section in sections for name, figure in section.figures.items()}
     data = {name: value for section in sections for name, value in section.data.items()}
@@ -54,10 +54,13 @@ def report(runs: Sequence[Run]) -> str:
     )
 
 
-def _chapter(run: Run) -> Chapter:
+def _chapter(run: Run, *, several: bool) -> Chapter:
+    """The sections of a run. Of several runs, the title says which: they may be of the same op."""
     sections = [section for make in SECTIONS if (section := make(run)) is not None]
     ops = dict.fromkeys(entry["op"] for entry in (*run.record["results"], *run.record["code"]))
     title = label(", ".join(ops) or shlex.join(run.record["command"][:3]) or "an empty run", _MOST_TITLE)
+    if several and run.folders:
+        title += f" · {label(run.folders[0].resolve().name, _MOST_TITLE)}"
     return Chapter(run.prefix, title, provenance(run.record), sections)
 
 

@@ -52,7 +52,6 @@ def lines(summary: BatterySummary, results: Sequence[Result], *, verbose: bool) 
         *(Text(f" {summary['impl']}  {remark}", style="dim") for remark in remarks),
         *_failures(summary, verbose),
         *_search(summary),
-        *(_passed_by_kind(summary) if verbose else []),
     ]
 
 
@@ -108,7 +107,8 @@ def _search(summary: BatterySummary) -> list[Text]:
     return lines
 
 
-def _passed_by_kind(summary: BatterySummary) -> list[Text]:
+def passed_by_kind(summary: BatterySummary) -> list[Text]:
+    """How many trials of each kind passed, and the worst error in every measure."""
     counts = ", ".join(f"{kind} {count['passed']}/{count['tried']}" for kind, count in summary["kinds"].items())
     lines = [Text(f" {summary['impl']}  passed by kind: {counts}", style="dim")]
     worst = summary["worst"]

@@ -18,7 +18,10 @@ def show(batteries: Sequence[BatterySummary], results: Sequence[Result], out: Co
         summaries = [summary for summary in batteries if summary["op"] == op]
         out.print(Text(f"{op} · the battery", style="bold"))
         print_table(battery.table(summaries), out)
-        lines = [line for summary in summaries for line in battery.lines(summary, results, verbose=verbose)]
+        lines = []
+        for summary in summaries:
+            lines += battery.lines(summary, results, verbose=verbose)
+            lines += battery.passed_by_kind(summary) if verbose else []
         for line in [*lines, *battery.shared_reasons(summaries)]:
             out.print(line, soft_wrap=not out.is_terminal)
         out.print()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rich.text import Text
@@ -51,6 +51,11 @@ class Table:
     @property
     def left_out(self) -> int:
         return len(self.rows) - len(self.shown)
+
+    def without_empty_columns(self) -> Table:
+        kept = [at for at in range(len(self.columns)) if any(row[at].text for row in self.rows)]
+        rows = [[row[at] for at in kept] for row in self.rows]
+        return replace(self, columns=[self.columns[at] for at in kept], rows=rows)
 
     @property
     def choices(self) -> Mapping[str, Sequence[str]]:

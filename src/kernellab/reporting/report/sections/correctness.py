@@ -36,7 +36,7 @@ def section(run: Run) -> Section | None:
     by_impl: dict[tuple[str, str], list[DerivedResult]] = {}
     for result in record["results"]:
         by_impl.setdefault((result["op"], result["impl"]), []).append(result)
-    checks = Table(_CAPTION, _COLUMNS, [_row(results) for results in by_impl.values()])
+    checks = Table(_CAPTION, _COLUMNS, [_row(results) for results in by_impl.values()]).without_empty_columns()
     values = {"checks": checks, "batteries": _batteries(record), "sanitized": _sanitized(record)}
     return Section("correctness", "Correctness", "correctness.html", values)
 
@@ -60,7 +60,10 @@ def _row(results: Sequence[DerivedResult]) -> list[Cell]:
     return [
         Cell(results[0]["op"]),
         Cell(results[0]["impl"], remark="in Triton's interpreter" if interpreter else ""),
-        Cell(f"{right} of {judged}", "bad" if bad else "warn" if untold else "good" if right else "faint"),
+        Cell(
+            f"{right} of {judged}" if judged else "",
+            "bad" if bad else "warn" if untold else "good" if right else "faint",
+        ),
         Cell(", ".join(f"{status} {count}" for status, count in others.items()), "bad" if bad else ""),
         Cell(str(sum(check.get("trials") or 0 for check in checks) or "")),
         Cell(_error(errors, "max")),
@@ -94,9 +97,9 @@ def _batteries(record: DerivedRecord) -> list[dict[str, object]]:
         caption = f"The battery of {op}: {tried} over sizes, dtypes, layouts and values"
         texts = [text for summary in summaries for text in battery.lines(summary, record["results"], verbose=True)]
         texts += battery.shared_reasons(summaries)
-        batteries.append(
-            {"op": op, "table": from_terminal(battery.table(summaries), caption), "lines": lines(texts[:_MOST_LINES])}
-        )
+        kinds = [text for summary in summaries for text in battery.passed_by_kind(summary)]
+        table = from_terminal(battery.table(summaries), caption)
+        batteries.append({"op": op, "table": table, "lines": lines(texts[:_MOST_LINES]), "kinds": lines(kinds)})
     return batteries
 
 

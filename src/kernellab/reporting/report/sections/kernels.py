@@ -35,7 +35,7 @@ def section(run: Run) -> Section | None:
     if not rows and not facts:
         return None
     caption = "The kernels of one call of each implementation, as the profiler saw them"
-    launches = Table(caption, _COLUMNS, rows, sortable=True) if rows else None
+    launches = Table(caption, _COLUMNS, rows, sortable=True).without_empty_columns() if rows else None
     return Section("kernels", "Kernels", "kernels.html", {"launches": launches, "facts": facts})
 
 

@@ -35,6 +35,7 @@ _COLUMNS = (
     Column("error", numeric=True),
     Column("build", numeric=True),
 )
+_TIME = 6  # the column of the time
 
 
 def section(run: Run) -> Section | None:
@@ -48,12 +49,15 @@ def section(run: Run) -> Section | None:
 
 def _table(rows: Sequence[Sequence[Cell]]) -> Table:
     """The table without columns of few choices that say the same in every row: the caption says it once."""
-    texts = [{row[at].text for row in rows if row[at].text not in ("", _NO_PASS)} for at in range(len(_COLUMNS))]
-    same = [at for at, column in enumerate(_COLUMNS) if column.title in _SHORT and len(texts[at]) == 1]
-    everywhere = ", ".join(next(iter(texts[at])) for at in same)
-    caption = f"Every implementation at every case{f' of {everywhere}' if everywhere else ''}, with 99 % intervals"
+    texts = [{row[at].text for row in rows if row[at].text != _NO_PASS} for at in range(len(_COLUMNS))]
+    same = [at for at, column in enumerate(_COLUMNS) if column.title in _SHORT and len(texts[at]) < 2]
+    everywhere = ", ".join(text for at in same for text in texts[at])
+    timed = any(row[_TIME].text for row in rows)
+    caption = f"Every implementation at every case{everywhere and f' of {everywhere}'}"
+    caption += ", with 99 % intervals" if timed else ""
     kept = [at for at in range(len(_COLUMNS)) if at not in same]
-    return Table(caption, [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows], sortable=True)
+    shown = [[row[at] for at in kept] for row in rows]
+    return Table(caption, [_COLUMNS[at] for at in kept], shown, sortable=True).without_empty_columns()
 
 
 def _group_rows(group: Sequence[DerivedResult]) -> list[list[Cell]]:
