@@ -1,6 +1,7 @@
 """Trends: runs grouped by commit, in the order of commits, and what changed with a change."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -73,6 +74,22 @@ def test_a_change_names_its_commit_and_the_packages_that_changed_with_it(runs):
     assert (change.verdict, change.commit.commit, change.previous.commit) == ("slower", commit_name(7), commit_name(6))
     assert change.versions == ("torch 2.13 → 2.14",)
     assert change.candidates == (change.commit,)
+    assert change.doubt is None
+
+
+def test_a_change_since_which_most_times_cannot_be_trusted_says_why(runs):
+    for number in range(12):
+        folder = write_run(runs / str(number), {"triton": 10.0 if number < 7 else 12.0}, number=number)
+        if number >= 7:  # two windows of a round differ by half: noisy
+            journal = folder / "journal.jsonl"
+            spread = re.compile(r'("round": (\d+), "samples_us": {"triton": )([\d.]+)')
+            journal.write_text(
+                spread.sub(lambda m: f"{m[1]}{float(m[3]) * (0.6 + 0.8 * (int(m[2]) % 2))}", journal.read_text())
+            )
+    (trend,) = found(runs)
+    (change,) = trend.changes
+    assert change.doubt is not None
+    assert "noisy" in change.doubt
 
 
 def test_only_the_series_by_which_a_run_compared_are_main(runs):

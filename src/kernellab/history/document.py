@@ -129,6 +129,7 @@ def _change(change: CommitChange) -> JsonObject:
         "low": size.low,
         "high": size.high,
         "versions": list(change.versions),
+        "doubt": change.doubt,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from dataclasses import dataclass
 
 from kernellab.history.index import Index
@@ -47,6 +48,7 @@ class CommitChange:
     candidates: tuple[CommitTimes, ...]  # the commits at which it may have happened, in their order
     size: Change
     versions: tuple[str, ...]  # packages that were changed in the same step: `torch 2.12 → 2.13`
+    doubt: str | None  # why most times since the change cannot be trusted
 
     @property
     def verdict(self) -> str:
@@ -70,7 +72,9 @@ def trends(index: Index, filters: Filters) -> list[Trend]:
 def trend(entry: Series) -> Trend:
     commits = _by_commit(entry)
     changes = find_changes([group.medians_us for group in commits])
-    return Trend(entry, tuple(commits), tuple(_change(commits, change) for change in changes))
+    ends = [*(change.at for change in changes[1:]), len(commits)]
+    found = [_change(commits, change, end) for change, end in zip(changes, ends, strict=True)] if changes else []
+    return Trend(entry, tuple(commits), tuple(found))
 
 
 def _by_commit(entry: Series) -> list[CommitTimes]:
@@ -83,7 +87,7 @@ def _by_commit(entry: Series) -> list[CommitTimes]:
     return sorted(commits, key=lambda group: group.time)
 
 
-def _change(commits: list[CommitTimes], change: Change) -> CommitChange:
+def _change(commits: list[CommitTimes], change: Change, end: int) -> CommitChange:
     commit, previous = commits[change.at], commits[change.at - 1]
     return CommitChange(
         commit=commit,
@@ -91,7 +95,15 @@ def _change(commits: list[CommitTimes], change: Change) -> CommitChange:
         candidates=tuple(commits[change.earliest : change.latest + 1]),
         size=change,
         versions=_version_changes(previous, commit),
+        doubt=_doubt(commits[change.at : end]),
     )
+
+
+def _doubt(commits: list[CommitTimes]) -> str | None:
+    """The most frequent reason not to trust the times, if most of them cannot be trusted."""
+    verdicts = Counter(point.measurement.trust for group in commits for point in group.points)
+    doubted = Counter({trust: count for trust, count in verdicts.items() if trust not in (None, "trusted")})
+    return doubted.most_common(1)[0][0] if doubted.total() > verdicts.total() / 2 else None
 
 
 def _version_changes(previous: CommitTimes, commit: CommitTimes) -> tuple[str, ...]:

@@ -19,8 +19,7 @@ from kernellab.cli.options import (
     require_positive,
     write_file,
 )
-from kernellab.cli.project import project_text
-from kernellab.cli.run_folder import create_folder, display_path
+from kernellab.cli.run_folder import create_folder, display_path, runs_folder
 
 if TYPE_CHECKING:
     from kernellab.cli.parser import Parser
@@ -123,7 +122,7 @@ def _find(name: str, like: str) -> str:
 
     if Path(name).exists():
         return name
-    return display_path(baseline_run(name, Path(like), Path(project_text("runs") or "runs")))
+    return display_path(baseline_run(name, Path(like), runs_folder()))
 
 
 def _load(paths: list[str]) -> Side:

@@ -158,6 +158,8 @@ def _change_sentence(trend: Trend, change: CommitChange) -> str:
         sentence += f"; it may be any of the {len(change.candidates)} commits from {first} to {last}"
     if change.versions:
         sentence += f"; changed with it: {', '.join(change.versions)}"
+    if change.doubt:
+        sentence += f"; most times since cannot be trusted: {change.doubt}"
     return sentence
 
 
