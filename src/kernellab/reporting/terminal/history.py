@@ -45,7 +45,8 @@ def show_trends(found: Sequence[Trend], out: Console) -> None:
     for machine, group in itertools.groupby(found, key=lambda trend: trend.series.machine):
         trends = list(group)
         out.print(Text.assemble((printable(trends[0].series.op, 80), "bold"), f" on {printable(machine, 120)}"))
-        print_table(Table(_TREND_COLUMNS, [Row(_trend_cells(trend)) for trend in trends]), out)
+        width = min(_TREND_WIDTH, out.width // 3)
+        print_table(Table(_TREND_COLUMNS, [Row(_trend_cells(trend, width)) for trend in trends]), out)
         changes = [(trend, change) for trend in trends for change in trend.changes]
         for trend, change in sorted(changes, key=lambda pair: pair[1].commit.time):
             _say(f" {_change_sentence(trend, change)}", out, "red" if change.verdict == "slower" else "green")
@@ -124,7 +125,7 @@ def _run_cells(run: IndexedRun, folder: Path) -> list[str]:
     ]
 
 
-def _trend_cells(trend: Trend) -> list[str]:
+def _trend_cells(trend: Trend, width: int) -> list[str]:
     series, latest = trend.series, trend.series.latest
     line = latest.measurement
     median, low, high = line.median_us or 0.0, line.low_us or 0.0, line.high_us or 0.0
@@ -133,7 +134,7 @@ def _trend_cells(trend: Trend) -> list[str]:
         series.impl,
         series.pass_name,
         ", ".join(filter(None, (series.timer, series.cache))),
-        sparkline([group.median_us for group in trend.commits], _TREND_WIDTH, _LEAST_RANGE),
+        sparkline([group.median_us for group in trend.commits], width, _LEAST_RANGE),
         str(len(trend.commits)),
         str(len(series.points)),
         numbers.duration(median),
