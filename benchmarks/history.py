@@ -246,11 +246,12 @@ def main() -> int:
         return 0
     words = f"python benchmarks/history.py --seeds {args.seeds} --runs {args.runs} --kills {args.kills}"
     here, load = environment(), os.getloadavg()[0]
+    packages = here["packages"]
     print(f"""# The history: change points, speed, two writers
 
 - machine: {here["cpu"]["cores"]} cores of an {here["cpu"]["name"]}, no GPU; load average {load:.1f} when it began
 - date: {date.today()}
-- versions: Python {platform.python_version()}, kernellab {here["packages"]["kernellab"]}
+- versions: Python {platform.python_version()}, kernellab {packages["kernellab"]}, torch {packages["torch"]}
 - script: `benchmarks/history.py`, as `{words}`
 
 Histories of {COMMITS} commits with {100 * NOISE:.0f} % of noise from run to run. In half of them the time grows by
