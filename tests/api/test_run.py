@@ -1,5 +1,6 @@
 """`kl.run` and `kl.load`: as the command line does it, in Python and in a notebook."""
 
+import importlib.util
 import inspect
 import json
 import re
@@ -13,6 +14,8 @@ import pytest
 
 import kernellab as kl
 from kernellab.base.errors import UserError
+from kernellab.history.index import Index
+from kernellab.history.queries import all_runs
 from support.klab import HERE, klab_env
 from support.sample_records import sample_run
 
@@ -21,8 +24,9 @@ SMALL = {"impl": "manual,torch", "device": "cpu", "seconds": 0.02, "rounds": 3, 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run") / "here"
-    return kl.run("square", shape=(32, 32), out=folder, progress=False, **SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("project"))
+        return kl.run("square", shape=(32, 32), progress=False, **SMALL)
 
 
 def test_a_run_has_results_a_folder_and_an_exit_code(run):
@@ -48,6 +52,19 @@ def test_a_run_is_written_as_csv_and_json(run, tmp_path):
     assert [result["impl"] for result in document["results"]] == ["manual", "torch"]
     assert "findings" in document["results"][0]["derived"]
     assert list(run.to_pandas()["impl"]) == ["manual", "torch"]
+
+
+def test_a_run_is_written_as_a_page(run, tmp_path, monkeypatch):
+    assert run.to_html() == run.folder / "report.html"
+    assert "<title>" in run.to_html(tmp_path / "page.html").read_text()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="to_html needs jinja2 and plotly: pip install jinja2 plotly"):
+        run.to_html()
+
+
+def test_a_run_is_in_the_history(run):
+    with Index(run.folder.parent) as index:
+        assert [found.folder.name for found in all_runs(index)] == [run.folder.name]
 
 
 def test_a_wrong_request_is_refused_before_anything_runs(tmp_path, monkeypatch):
@@ -93,7 +110,7 @@ def test_in_a_notebook(tmp_path, monkeypatch):
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     client = nbclient.NotebookClient(
-        notebook, timeout=60, shutdown_kernel="immediate", resources={"metadata": {"path": str(tmp_path)}}
+        notebook, timeout=180, shutdown_kernel="immediate", resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
     (progress,) = notebook.cells[1]["outputs"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kernellab.api.command_words import Target, command_words
+from kernellab.base.errors import UserError
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.reading import load as read_record
@@ -33,7 +34,7 @@ class Run:
     """
 
     def __init__(self, record: DerivedRecord, folder: Path) -> None:
-        self.record, self.folder = record, folder
+        self.record, self.folder = record, folder.resolve()
 
     @property
     def results(self) -> list[DerivedResult]:
@@ -58,6 +59,18 @@ class Run:
 
         add_findings(self.record)
         return _written(json.dumps(self.record, indent=1, allow_nan=False) + "\n", file)
+
+    def to_html(self, file: str | Path | None = None) -> Path:
+        """Writes the report as one page to `file`, by default to the run's folder; returns its path."""
+        from kernellab.cli import report_file
+        from kernellab.reporting.report.parts import section
+
+        missing = report_file.missing_packages()
+        if missing:
+            raise UserError(f"to_html needs {missing}: pip install {missing.replace(' and ', ' ')}")
+        place = Path(file) if file is not None else self.folder / report_file.NAME
+        report_file.write([section.Run(self.record, [self.folder])], place)
+        return place
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row for each result and pass, with the columns of `to_csv`."""
@@ -112,7 +125,10 @@ def run(
     A target is an op, its name, a file or `package.module:op`. `options` are the op's. The record is kept in `out`, by
     default in `runs/WHEN-NAME`. An interrupted run keeps its record, too.
     """
-    return execute(
+    from kernellab.cli.run_folder import runs_folder
+    from kernellab.history.index import add_run
+
+    done = execute(
         "run",
         targets,
         {
@@ -137,6 +153,8 @@ def run(
         dims,
         progress=progress,
     )
+    add_run(done.folder, runs_folder())
+    return done
 
 
 def execute(

@@ -5,10 +5,13 @@ import io
 
 import pytest
 
+from kernellab.record.reading import load
+from kernellab.record.verdict import derive
 from kernellab.reporting.exports.columns import COLUMNS, rows
 from kernellab.reporting.exports.csv_text import csv_text, results_csv
 from support.hostile_names import HOSTILE_NAMES
-from support.sample_records import sample_record
+from support.hostile_records import TEXTS, every_text
+from support.sample_records import sample_record, sample_run
 
 
 def read(text):
@@ -43,6 +46,20 @@ def test_hostile_names_stay_in_their_cells(name):
     header, *lines = read(results_csv(run))
     assert all(len(line) == len(header) for line in lines)
     assert not any(c for line in lines for cell in line for c in cell if not c.isprintable())
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_strangers_texts_are_texts_in_every_cell(text):
+    run = derive(every_text(load(sample_run("run-gelu")), text))
+    for result in run["results"]:
+        result["op"] = result["impl"] = text
+    header, *lines = read(results_csv(run))
+    assert all(len(line) == len(header) for line in lines)
+    for line in lines:
+        for cell in line:
+            assert not cell.lstrip().startswith(("=", "+", "@"))
+            assert all(c.isprintable() for c in cell)
+            assert len(cell) <= 32_767
 
 
 def test_results_can_be_read_back():

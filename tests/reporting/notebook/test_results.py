@@ -4,11 +4,19 @@ import re
 
 import pytest
 
+from kernellab.record.reading import load
+from kernellab.record.verdict import derive
 from kernellab.reporting.notebook.results import render
 from support.browser import launch_chromium
 from support.hostile_names import HOSTILE_NAMES
-from support.sample_records import sample_record
+from support.hostile_records import MARK, TEXTS, every_text
+from support.sample_records import sample_record, sample_run
 from support.sweeps import swept
+
+TAGS = {
+    *("div", "style", "p", "strong", "br", "table", "thead", "tbody", "tr", "th", "td"),
+    *("svg", "title", "text", "rect", "path", "circle"),
+}
 
 
 @pytest.mark.parametrize("machine", ["cpu", "h200"])
@@ -44,6 +52,7 @@ def test_hostile_records_add_no_markup():
 
 def test_it_is_readable_on_light_and_dark_and_a_narrow_page_scrolls_the_table():
     html = render(sample_record("run-gelu"))
+    hostile = [render(derive(every_text(load(sample_run("run-gelu")), text))) for text in TEXTS.values()]
     with launch_chromium() as browser:
         page = browser.new_page(viewport={"width": 500, "height": 700}, java_script_enabled=True)
         for background, ink in (("rgb(255, 255, 255)", "rgb(0, 0, 0)"), ("rgb(17, 17, 17)", "rgb(225, 225, 225)")):
@@ -58,4 +67,10 @@ def test_it_is_readable_on_light_and_dark_and_a_narrow_page_scrolls_the_table():
         assert page.evaluate("document.documentElement.scrollWidth <= 500")
         box = page.evaluate("(e => [e.scrollWidth > e.clientWidth])(document.querySelector('.klab .scroll'))")
         assert box == [True]
+        page.set_content("".join(hostile))
+        page.wait_for_timeout(50)
+        assert page.evaluate(f"window.{MARK}") is None
+        tags = page.evaluate("[...new Set([...document.body.querySelectorAll('*')].map(e => e.tagName.toLowerCase()))]")
+        assert set(tags) <= TAGS
+        assert page.evaluate("document.querySelectorAll('.klab > *').length") > 100  # nothing closed a fragment early
         assert not re.search(r"https?://|<script|@import|url\(", html)

@@ -14,6 +14,7 @@ from kernellab.base.text import printable
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.exports.columns import COLUMNS, rows
 
+_LONGEST_TEXT = 32_000  # characters: a spreadsheet's cell holds 32,767, and Python's reader refuses 131,073
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the wide forms too: spreadsheets read both
 
 
@@ -36,5 +37,5 @@ def _cell(value: object) -> object:
         return repr(value)
     if value is None or isinstance(value, (bool, int)):
         return value
-    line = printable(str(value))  # tabs and line breaks become spaces
+    line = printable(str(value), _LONGEST_TEXT)  # tabs and line breaks become spaces
     return f"'{line}" if line.lstrip().startswith(_FORMULA) else line
