@@ -1,8 +1,8 @@
 """The index: a SQLite database that answers questions about a thousand runs without reading their records.
 
 It is a file in the cache folder, one for each folder of runs, so that nothing is added to a folder that may be shared,
-read-only or under version control. Several processes may write to it at once. What is lost with a killed process is
-read from the runs again by the next `refresh`.
+read-only or under version control. Each machine has its own: SQLite cannot share a file between machines. Several
+processes may write to it at once. What is lost with a killed process is read from the runs again by the next `refresh`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import platform
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -160,7 +161,8 @@ class Index:
 def index_file(runs: Path) -> Path:
     """The file of the index of a folder of runs."""
     path = runs.resolve()
-    return cache_dir("history") / f"{file_name(path.name)}-{_hash(path)}.sqlite"
+    key = hashlib.sha256(os.fsencode(path) + platform.node().encode()).hexdigest()[:12]
+    return cache_dir("history") / f"{file_name(path.name)[:40]}-{key}.sqlite"
 
 
 def index_files() -> list[Path]:
@@ -186,10 +188,6 @@ def add_run(folder: Path, runs: Path) -> None:
     """Add a run that has just ended to the index. Never fails: the next refresh reads what is missing."""
     with contextlib.suppress(sqlite3.Error, OSError, UserError), Index(runs) as index:
         index.add(folder)
-
-
-def _hash(path: Path) -> str:
-    return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
 
 
 def _unusable(file: Path, error: sqlite3.Error) -> UserError:

@@ -73,7 +73,7 @@ def _foreign_files(folder: Path) -> list[str]:
 
 
 def unused_cache(before: float) -> list[Removal]:
-    """Compiled code that was not used since a time, and indices of folders of runs that are gone."""
+    """Compiled code and indices that were not used since a time, and indices of folders of runs that are gone."""
     found = []
     for name in _COMPILED:
         for paths in _entries(cache_path(name)):
@@ -82,9 +82,10 @@ def unused_cache(before: float) -> list[Removal]:
                 found.append(Removal(paths, used, sum(map(_bytes, paths))))
     for file in index_files():
         runs = runs_of(file)
-        if runs is None or not runs.is_dir():
-            paths = tuple(path for path in sidecars(file) if path.exists())
-            found.append(Removal(paths, _last_use(file), sum(map(_bytes, paths))))
+        paths = tuple(path for path in sidecars(file) if path.exists())
+        used = max(map(_last_use, paths), default=0.0)
+        if runs is None or not runs.is_dir() or used < before:
+            found.append(Removal(paths, used, sum(map(_bytes, paths))))
     return found
 
 

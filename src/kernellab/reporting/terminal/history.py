@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -121,7 +122,7 @@ def _run_cells(run: IndexedRun, folder: Path) -> list[str]:
         commit_text(run.commit),
         run.branch or "–",
         run.machine or "–",
-        run.problem or run.command,
+        (run.problem or run.command).replace(f"{run.folder}{os.sep}", ""),
     ]
 
 
