@@ -70,8 +70,8 @@ def _choice_table(op: str, case: CaseJson, rows: Sequence[Choice]) -> ChoiceTabl
 
 def _unexplained(record: DerivedRecord, explanations: Sequence[Explanation]) -> list[Unexplained]:
     subjects = [explanation.subject for explanation in explanations]
-    timed = [(s.op, s.impl, s.case) for s in subjects if s.measured]
-    failed = [_from_result(r) for r in record["results"] if (r["op"], r["impl"], r["case"]) not in timed]
+    timed = {(s.op, s.impl, str(s.case)) for s in subjects if s.measured}
+    failed = [_from_result(r) for r in record["results"] if (r["op"], r["impl"], str(r["case"])) not in timed]
     # An implementation that the CPU skips is explained by its machine code, and one without machine code by its time.
     explained = {(s.op, s.impl) for s in subjects}
     candidates = [*failed, *_unread_code(record), *_unfit_code(record)]

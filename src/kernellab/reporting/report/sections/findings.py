@@ -13,7 +13,7 @@ from kernellab.reporting.report.parts.table import Table, from_terminal
 from kernellab.reporting.sentences import explanation as sentences
 from kernellab.reporting.text import numbers
 
-_MOST_EXPLANATIONS = 400
+_MOST_RESULTS = 600  # that are explained: more than a reader opens
 _MOST_FACTS = 12  # of one implementation
 
 
@@ -51,13 +51,15 @@ def section(run: Run) -> Section | None:
     timed = any(result["derived"]["time"] for result in record["results"])
     if not timed and not any(entry.get("cost") for entry in record["code"]):
         return None
-    explanation = explain_run(record)
+    explained = record["results"][:_MOST_RESULTS]
+    explanation = explain_run({**record, "results": explained})
     groups: dict[str, list[Explanation]] = {}
-    for entry in explanation.explanations[:_MOST_EXPLANATIONS]:
+    for entry in explanation.explanations:
         groups.setdefault(_title(entry), []).append(entry)
     choices = {f"{table.op} {numbers.case_label(table.case)}": table for table in explanation.choices}
     cases = [_case(title, entries, choices.get(title)) for title, entries in groups.items()]
-    return Section("findings", "Findings", "findings.html", {"cases": cases}) if cases else None
+    values = {"cases": cases, "left_out": len(record["results"]) - len(explained)}
+    return Section("findings", "Findings", "findings.html", values) if cases else None
 
 
 def _title(entry: Explanation) -> str:
