@@ -49,8 +49,8 @@ def test_the_trend_of_an_op_shows_its_change_and_the_commit(history):
 def test_without_an_op_all_ops_and_the_latest_runs_are_shown(history):
     lines = history().out.splitlines()
     cells = {line.split()[0]: line.split() for line in lines if line.startswith((" gelu", " softmax"))}
-    assert cells["gelu"][-5:] == [str(COMMITS), str(COMMITS), "2026-02-09", "1", "–"]
-    assert cells["softmax"][-5:] == ["1", "1", "2026-01-01", "–", "–"]
+    assert cells["gelu"][-6:] == [str(COMMITS), str(COMMITS), "2026-02-09", "1", "–", "–"]
+    assert cells["softmax"][-6:] == ["1", "1", "2026-01-01", "–", "–", "–"]
     assert any(line.startswith(" 039-gelu") and "complete" in line and "klab run gelu" in line for line in lines)
     assert lines[-1] == f"{COMMITS + 1} runs in runs. klab history OP shows how its times changed."
 

@@ -9,6 +9,7 @@ import pytest
 from kernellab.history.index import Index
 from kernellab.history.queries import Filters
 from kernellab.history.trends import trends
+from kernellab.record.journal import Journal
 from support.histories import commit_name, write_run
 
 
@@ -99,3 +100,12 @@ def test_only_the_series_by_which_a_run_compared_are_main(runs):
     (folder / "journal.jsonl").write_text("\n".join([*lines, *warm]) + "\n")
     assert [trend.series.cache for trend in found(runs)] == ["cold", "warm"]
     assert [trend.series.cache for trend in found(runs, main=True)] == ["cold"]
+
+
+def test_a_run_in_progress_is_no_part_of_a_trend_until_it_ends(runs):
+    write_run(runs / "a", {"triton": 1.0}, number=1)
+    write_run(runs / "b", {"triton": 2.0}, number=2, complete=False)
+    journal = Journal(runs / "b")
+    assert [len(trend.series.points) for trend in found(runs)] == [1]
+    journal.close()
+    assert [len(trend.series.points) for trend in found(runs)] == [2]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.history.index import Index
-from kernellab.history.queries import Filters, IndexedRun, all_runs, points
+from kernellab.history.queries import Filters, IndexedRun, Point, all_runs, points
 from kernellab.history.trends import CommitChange, CommitTimes, Trend
 
 COLUMNS = (
@@ -49,12 +49,13 @@ def rows(index: Index, filters: Filters) -> Iterator[JsonObject]:
         }
 
 
-def document(index: Index, found: Iterable[Trend]) -> JsonObject:
+def document(index: Index, found: Iterable[Trend], failed: Iterable[Point]) -> JsonObject:
     """The JSON of `klab history`."""
     return {
         "folder": str(index.runs),
         "runs": [_run(run) for run in all_runs(index)],
         "trends": [_trend(trend) for trend in found],
+        "failures": [_failure(point) for point in failed],
     }
 
 
@@ -76,6 +77,21 @@ def _run(run: IndexedRun) -> JsonObject:
         "commit": run.commit,
         "branch": run.branch,
         "machine": run.machine,
+    }
+
+
+def _failure(point: Point) -> JsonObject:
+    run, line = point.run, point.measurement
+    return {
+        "op": line.op,
+        "impl": line.impl,
+        "case": line.label,
+        "machine": run.machine,
+        "status": line.status,
+        "reason": line.reason,
+        "folder": str(run.folder),
+        "commit": run.commit,
+        "time": moment(run.time),
     }
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernellab.history.digest import DIRTY, Measurement
+from kernellab.history.digest import DIRTY, RUNNING, Measurement
 from kernellab.history.index import Index
-from kernellab.record.statuses import RIGHT
+from kernellab.record.statuses import FAILED, RIGHT
 
 _MEASUREMENT = ", ".join(f'm."{field.name}"' for field in dataclasses.fields(Measurement))
 _RUN = 'id, folder, versions, state, time, problem, command, "commit", committed, branch, machine'
@@ -142,12 +142,13 @@ def outcomes(index: Index) -> dict[Path, Outcomes]:
 
 
 def points(index: Index, filters: Filters, *, timed: bool = True) -> Iterator[Point]:
-    """Measurements in the order of time. `timed`: only times of implementations that are right."""
+    """Measurements in the order of time. `timed`: only times of implementations that are right, in runs that ended."""
     runs = _runs(index)
     conditions, values = _conditions(filters)
     if timed:
         conditions.append(f"m.median_us IS NOT NULL AND m.status IN ({', '.join('?' * len(RIGHT))})")
-        values += sorted(RIGHT)
+        conditions.append("r.state != ?")  # more samples are to come
+        values += [*sorted(RIGHT), RUNNING]
     query = (
         f"SELECT m.run, {_MEASUREMENT} FROM measurements m JOIN runs r ON r.id = m.run"
         f" WHERE {' AND '.join(conditions) or '1'} ORDER BY r.time, r.folder, m.rowid"
@@ -176,6 +177,16 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str | float]]:
     if filters.main:
         conditions.append("m.is_main")
     return conditions, values
+
+
+def failures(index: Index, filters: Filters) -> list[Point]:
+    """What failed when it was examined last: each implementation of an op at a case on a class of machines."""
+    latest: dict[tuple[object, ...], Point] = {}
+    for point in points(index, dataclasses.replace(filters, main=False), timed=False):
+        line = point.measurement
+        if line.status != "skipped":
+            latest[line.op, point.run.machine, line.case, line.impl] = point
+    return [point for _, point in sorted(latest.items(), key=str) if point.measurement.status in FAILED]
 
 
 def series(index: Index, filters: Filters) -> list[Series]:

@@ -3,7 +3,7 @@
 import pytest
 
 from kernellab.history.index import Index
-from kernellab.history.queries import Filters, all_runs
+from kernellab.history.queries import Filters, all_runs, failures
 from kernellab.history.trends import trends
 from kernellab.reporting.terminal import history
 from support.histories import commit_name, write_run
@@ -20,7 +20,7 @@ def shown(runs, width=200):
     with Index(runs) as index:
         index.refresh()
         out = console(width=width, terminal=True)
-        history.show_trends(trends(index, Filters()), out)
+        history.show_trends(trends(index, Filters()), failures(index, Filters()), out)
         return out.file.getvalue()
 
 
@@ -65,6 +65,15 @@ def test_without_a_change_it_says_so(runs):
     assert "No change of time is certain." in shown(runs)
 
 
+def test_what_failed_last_is_named_and_what_was_mended_is_not(runs):
+    write_run(runs / "a", {"triton": 1.0}, number=1)
+    write_run(runs / "b", {"triton": 2.0}, number=2, status="wrong")
+    line = f"gelu triton at N=8 · float32 failed last, at {commit_name(2)[:10]} (2026-01-03): wrong: a reason"
+    assert line in shown(runs)
+    write_run(runs / "c", {"triton": 3.0}, number=3)
+    assert "failed" not in shown(runs)
+
+
 def test_the_overview_lists_unfinished_and_unreadable_runs(runs):
     for number in range(12):
         write_run(runs / f"sound {number}", number=number + 1)
@@ -74,7 +83,7 @@ def test_the_overview_lists_unfinished_and_unreadable_runs(runs):
     with Index(runs) as index:
         index.refresh()
         out = console(width=160, terminal=True)
-        history.show_overview(all_runs(index), trends(index, Filters()), index.runs, "runs", out)
+        history.show_overview(all_runs(index), trends(index, Filters()), [], index.runs, "runs", out)
     text = out.file.getvalue()
     assert "run.json is not a kernellab record" in text
     assert "14 runs in runs: 1 unfinished, 1 unreadable." in text

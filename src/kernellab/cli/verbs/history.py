@@ -121,20 +121,20 @@ def _export(args: argparse.Namespace, index: Index, filters: Filters) -> None:
 
 def _show(args: argparse.Namespace, index: Index, filters: Filters) -> None:
     from kernellab.history.document import document
-    from kernellab.history.queries import all_runs
+    from kernellab.history.queries import all_runs, failures
     from kernellab.history.trends import trends
     from kernellab.reporting.terminal import history as report
     from kernellab.reporting.text.console import console
 
-    found = trends(index, filters)
-    if args.op and not found:
+    found, failed = trends(index, filters), failures(index, filters)
+    if args.op and not (found or failed):
         raise UserError(_why_nothing(args, index))
     if args.json:
-        print_json(document(index, found))
+        print_json(document(index, found, failed))
     elif args.op:
-        report.show_trends(found, console())
+        report.show_trends(found, failed, console())
     else:
-        report.show_overview(all_runs(index), found, index.runs, display_path(index.runs), console())
+        report.show_overview(all_runs(index), found, failed, index.runs, display_path(index.runs), console())
 
 
 def _why_nothing(args: argparse.Namespace, index: Index) -> str:

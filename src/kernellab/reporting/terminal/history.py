@@ -13,7 +13,7 @@ from rich.text import Text
 
 from kernellab.base.text import printable
 from kernellab.history.digest import COMPLETE, UNREADABLE
-from kernellab.history.queries import IndexedRun
+from kernellab.history.queries import IndexedRun, Point
 from kernellab.history.trends import CommitChange, CommitTimes, Trend
 from kernellab.reporting.charts.characters import sparkline
 from kernellab.reporting.text import numbers
@@ -22,13 +22,16 @@ from kernellab.reporting.text.table import Column, Row, Table, print_table
 _TREND_WIDTH = 40  # characters
 _LEAST_RANGE = 0.05  # a trend that varies less does not fill the height of its line: noise should not look like hills
 _RECENT = 10  # runs that the overview lists
+_REASON = 200  # characters of a reason
 _COMMIT = 10  # characters that name a commit
 
 
-def show_overview(runs: Sequence[IndexedRun], found: Sequence[Trend], folder: Path, name: str, out: Console) -> None:
+def show_overview(
+    runs: Sequence[IndexedRun], found: Sequence[Trend], failed: Sequence[Point], folder: Path, name: str, out: Console
+) -> None:
     """Every op with its machine and changes, and the latest runs. `name`: of the folder of the runs, for people."""
     if found:
-        print_table(Table(_OP_COLUMNS, [Row(_op_cells(group)) for group in _by_op(found)]), out)
+        print_table(Table(_OP_COLUMNS, [Row(_op_cells(group, failed)) for group in _by_op(found)]), out)
         out.print()
     recent = sorted(runs, key=lambda run: run.time, reverse=True)[:_RECENT]
     unreadable = [run for run in runs if run.state == UNREADABLE and run not in recent]
@@ -41,8 +44,8 @@ def show_overview(runs: Sequence[IndexedRun], found: Sequence[Trend], folder: Pa
          " klab history OP shows how its times changed.", out)  # fmt: skip
 
 
-def show_trends(found: Sequence[Trend], out: Console) -> None:
-    """A table for each machine, then every change with the commit where it happened."""
+def show_trends(found: Sequence[Trend], failed: Sequence[Point], out: Console) -> None:
+    """A table for each machine, then every change with the commit where it happened, and what fails now."""
     for machine, group in itertools.groupby(found, key=lambda trend: trend.series.machine):
         trends = list(group)
         out.print(Text.assemble((printable(trends[0].series.op, 80), "bold"), f" on {printable(machine, 120)}"))
@@ -54,6 +57,8 @@ def show_trends(found: Sequence[Trend], out: Console) -> None:
         if not changes:
             _say(" No change of time is certain.", out)
         out.print()
+    for point in failed:
+        _say(_failure_sentence(point), out, "red")
 
 
 _OP_COLUMNS = (
@@ -66,6 +71,7 @@ _OP_COLUMNS = (
     Column("latest", drop=1),
     Column("slower"),
     Column("faster"),
+    Column("failing"),
 )
 _RUN_COLUMNS = (
     Column("run", "left", cut_to=24),
@@ -98,12 +104,14 @@ def _by_op(found: Sequence[Trend]) -> list[list[Trend]]:
     return list(grouped.values())
 
 
-def _op_cells(group: list[Trend]) -> list[str]:
+def _op_cells(group: list[Trend], failed: Sequence[Point]) -> list[str]:
+    op, machine = group[0].series.op, group[0].series.machine
+    failing = sum((point.measurement.op, point.run.machine) == (op, machine) for point in failed)
     points = [point for trend in group for point in trend.series.points]
     verdicts = [change.verdict for trend in group for change in trend.changes]
     return [
-        group[0].series.op,
-        group[0].series.machine,
+        op,
+        machine,
         str(len({trend.series.impl for trend in group})),
         str(len({trend.series.case for trend in group})),
         str(len({point.run.commit for point in points})),
@@ -111,6 +119,7 @@ def _op_cells(group: list[Trend]) -> list[str]:
         _date(max(point.run.time for point in points)),
         str(verdicts.count("slower") or "–"),
         str(verdicts.count("faster") or "–"),
+        str(failing or "–"),
     ]
 
 
@@ -163,6 +172,13 @@ def _change_sentence(trend: Trend, change: CommitChange) -> str:
     if change.doubt:
         sentence += f"; most times since cannot be trusted: {change.doubt}"
     return sentence
+
+
+def _failure_sentence(point: Point) -> str:
+    run, line = point.run, point.measurement
+    where = f"the run {run.folder.name}" if run.commit is None else commit_text(run.commit)
+    reason = f": {printable(line.reason, _REASON)}" if line.reason else ""
+    return f"{line.op} {line.impl} at {line.label} failed last, at {where} ({_date(run.time)}): {line.status}{reason}"
 
 
 def _commit(group: CommitTimes) -> str:
