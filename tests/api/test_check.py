@@ -10,8 +10,9 @@ from support.trying import CPU
 
 
 def test_a_right_function_passes_and_the_failures_of_a_wrong_one_are_named():
-    (summary,) = kl.check(lambda x: x * x, lambda x: x.square(), quick=True)
+    (summary,) = summaries = kl.check(lambda x: x * x, lambda x: x.square(), quick=True)
     assert summary["status"] == "ok"
+    assert f">{summary['tried']}</td>" in summaries._repr_html_()
 
     def forgets_strides(x):
         return torch.as_strided(x, x.shape, torch.empty(x.shape).stride()) ** 2 if x.numel() else x**2

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import nbclient
 import nbformat
@@ -19,6 +18,18 @@ from kernellab.history.queries import all_runs
 from support.klab import HERE, klab_env
 from support.sample_records import sample_run
 
+OP = """
+import torch
+import kernellab as kl
+
+@kl.op
+def twice(x):
+    return x + x
+
+@twice.impl("torch")
+def _(x):
+    return torch.mul(x, 2)
+"""
 SMALL = {"impl": "manual,torch", "device": "cpu", "seconds": 0.02, "rounds": 3, "only_times": True}
 
 
@@ -102,21 +113,23 @@ def test_in_a_notebook(tmp_path, monkeypatch):
     """Progress is one display that is empty in the end; a result is a table, with plain text beside it."""
     monkeypatch.setenv("PYTHONPATH", klab_env()["PYTHONPATH"])
     cells = [
-        "import kernellab as kl",
-        f"run = kl.run('square', N=32, out={str(tmp_path / 'run')!r}, **{SMALL!r})",
+        f"%%writefile ops.py\n{OP}",
+        f"import kernellab as kl\nrun = kl.run('ops.py', shape=(32, 32), **{SMALL!r})",
         "run",
-        "%%writefile ops.py\nimport kernellab as kl\n\n@kl.op\ndef f(x):\n    return x + x\n",
-        "@kl.op\ndef g(x):\n    return x\n\ntry:\n    kl.run(g)\nexcept Exception as error:\n    print(error)",
+        f"{OP}\nkl.run(twice)",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     client = nbclient.NotebookClient(
         notebook, timeout=180, shutdown_kernel="immediate", resources={"metadata": {"path": str(tmp_path)}}
     )
+    notebook.cells[3].metadata["tags"] = ["raises-exception"]
     client.execute()
     (progress,) = notebook.cells[1]["outputs"]
     assert progress["data"]["text/html"] == ""
     (shown,) = notebook.cells[2]["outputs"]
     assert "<table" in shown["data"]["text/html"]
-    assert shown["data"]["text/plain"].startswith("square · ")
-    assert "%%writefile" in "".join(out.get("text", "") for out in notebook.cells[4]["outputs"])
-    assert Path(tmp_path / "ops.py").exists()
+    assert shown["data"]["text/plain"].startswith("twice · ")
+    (error,) = notebook.cells[3]["outputs"]
+    (sentence,) = error["traceback"]
+    assert sentence.startswith("twice is declared where workers cannot load it")
+    assert "%%writefile" in sentence

@@ -26,6 +26,15 @@ from kernellab.trials.battery import impl_batteries
 from kernellab.trials.selection import pair_with_impls
 
 
+class Summaries(list[batteries.BatterySummary]):
+    """One summary for each implementation; a table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        from kernellab.reporting.notebook.results import render_batteries
+
+        return render_batteries(self)
+
+
 def check(
     target: Op | AnyFunction,
     reference: AnyFunction | None = None,
@@ -36,7 +45,7 @@ def check(
     quick: bool = False,
     seed: int = 0,
     **declaration: object,
-) -> list[batteries.BatterySummary]:
+) -> Summaries:
     """Try the implementations of an op, or one function against a plain PyTorch reference, with the battery.
 
     Returns a summary per implementation. Raises an AssertionError that names the failed trials. For a function with its
@@ -58,7 +67,7 @@ def check(
         raise AssertionError("\n".join(line for summary in failed for line in batteries.sentences(summary)))
     if not summaries:
         raise AssertionError(f"cannot tell: {op.name}: its declaration allows no trial")
-    return summaries
+    return Summaries(summaries)
 
 
 def run(

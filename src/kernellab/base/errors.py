@@ -23,6 +23,10 @@ class UserError(Exception):
         self.message = message
         self.detail = detail
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of it: what the command line prints, without a traceback."""
+        return [printable_lines(text) for text in (self.message, self.detail) if text]
+
     def report(self) -> None:
         """Print it to standard error, in the same form in every process of a command."""
         lines = [f"klab: {self.message}", *filter(None, [self.detail])]

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from kernellab.base.errors import UserError
-from kernellab.reporting.exports.columns import rows
+from kernellab.reporting.exports.columns import COLUMNS, rows
 from kernellab.reporting.exports.frame import data_frame
 from support.sample_records import sample_record
 
@@ -18,6 +18,15 @@ def test_a_frame_has_the_rows_and_their_values():
     assert frame["reason"][0] == "=1+1"  # a frame is no spreadsheet
     fastest = frame.loc[frame["median_us"].idxmin()]
     assert fastest["median_us"] == min(row["median_us"] for row in rows(run) if row["median_us"])
+
+
+@pytest.mark.parametrize("run", ["run-gelu", "check-square"])
+def test_numbers_are_numbers_where_none_has_a_value_and_texts_are_texts(run):
+    frame = data_frame(sample_record(run))
+    for column in COLUMNS:
+        values = [row[column.name] for row in rows(sample_record(run)) if row[column.name] is not None]
+        assert all(isinstance(value, (int, float)) == column.is_number for value in values), column.name
+        assert (frame[column.name].dtype.kind in "if") == column.is_number, column.name
 
 
 def test_without_pandas_a_sentence_says_what_to_install(monkeypatch):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable
@@ -40,6 +41,10 @@ class Column:
     name: str
     meaning: str
     value: Callable[[Row], Value]
+    is_number: bool = False
+
+
+_number = functools.partial(Column, is_number=True)
 
 
 def rows(record: DerivedRecord) -> list[dict[str, Value]]:
@@ -149,40 +154,40 @@ COLUMNS = (
     Column("reason", "why, for everything but `ok`", lambda row: row.result["derived"]["reason"]),
     Column("timer", "which timer", _of_time(lambda time: time["timer"])),
     Column("cache", "`cold` or `warm`", _of_time(lambda time: time["cache"])),
-    Column("median_us", "the time in microseconds, median over rounds", _of_time(lambda time: time["median_us"])),
-    Column("low_us", "lower end of its 99 % interval", _of_time(lambda time: time["low_us"])),
-    Column("high_us", "upper end", _of_time(lambda time: time["high_us"])),
-    Column("rounds", "rounds that were timed", _of_time(lambda time: time["rounds"])),
+    _number("median_us", "the time in microseconds, median over rounds", _of_time(lambda time: time["median_us"])),
+    _number("low_us", "lower end of its 99 % interval", _of_time(lambda time: time["low_us"])),
+    _number("high_us", "upper end", _of_time(lambda time: time["high_us"])),
+    _number("rounds", "rounds that were timed", _of_time(lambda time: time["rounds"])),
     Column("trust", "`trusted`, or why the time cannot be trusted", _trust),
     Column("baseline", "the implementation of the next four columns", _of_baseline(lambda s: s["over"])),
-    Column("speedup", "how many times as fast as the baseline", _of_baseline(lambda s: s["median"])),
-    Column("speedup_low", "lower end of its 99 % interval", _of_baseline(lambda s: s["low"])),
-    Column("speedup_high", "upper end", _of_baseline(lambda s: s["high"])),
+    _number("speedup", "how many times as fast as the baseline", _of_baseline(lambda s: s["median"])),
+    _number("speedup_low", "lower end of its 99 % interval", _of_baseline(lambda s: s["low"])),
+    _number("speedup_high", "upper end", _of_baseline(lambda s: s["high"])),
     Column("speedup_verdict", "`faster`, `slower`, `same` or `not resolved`", _of_baseline(lambda s: s["verdict"])),
     Column("rival", "the fastest of the other implementations", _of_fastest_other(lambda s: s["over"])),
-    Column("over_rival", "how many times as fast as the rival", _of_fastest_other(lambda s: s["median"])),
-    Column("over_rival_low", "lower end of its 99 % interval", _of_fastest_other(lambda s: s["low"])),
-    Column("over_rival_high", "upper end", _of_fastest_other(lambda s: s["high"])),
+    _number("over_rival", "how many times as fast as the rival", _of_fastest_other(lambda s: s["median"])),
+    _number("over_rival_low", "lower end of its 99 % interval", _of_fastest_other(lambda s: s["low"])),
+    _number("over_rival_high", "upper end", _of_fastest_other(lambda s: s["high"])),
     Column("over_rival_verdict", "as `speedup_verdict`", _of_fastest_other(lambda s: s["verdict"])),
-    Column("bytes", "the fewest that the pass must move", _bytes),
-    Column("flops", "operations of the pass", _flops),
-    Column("gbps", "bytes over time, in GB/s", _gbps),
-    Column("tflops", "matmul operations over time, in TFLOP/s", _tflops),
+    _number("bytes", "the fewest that the pass must move", _bytes),
+    _number("flops", "operations of the pass", _flops),
+    _number("gbps", "bytes over time, in GB/s", _gbps),
+    _number("tflops", "matmul operations over time, in TFLOP/s", _tflops),
     Column("bound", "what limits it: `memory` or `matmul`", _bound),
-    Column("fraction", "the share of that limit which was reached", _fraction),
-    Column("error", "the largest error, in roundings of the dtype", _error),
-    Column("memory_bytes", "peak memory of a call", _memory),
-    Column("kernels", "kernels per call, on a GPU", _kernels),
-    Column("build_s", "seconds to compile or build", lambda row: row.result["derived"]["build_s"]),
+    _number("fraction", "the share of that limit which was reached", _fraction),
+    _number("error", "the largest error, in roundings of the dtype", _error),
+    _number("memory_bytes", "peak memory of a call", _memory),
+    _number("kernels", "kernels per call, on a GPU", _kernels),
+    _number("build_s", "seconds to compile or build", lambda row: row.result["derived"]["build_s"]),
     Column("began", "when the run began", lambda row: row.record.get("began")),
     Column("machine", "the device with its driver or threads", lambda row: row.record["machine"].get("class")),
-    Column("seed", "of all inputs", lambda row: row.record["seed"]),
+    _number("seed", "of all inputs", lambda row: row.record["seed"]),
     Column("commit", "of the folder in which the run began", lambda row: row.record["environment"].get("commit")),
     Column("python", "version", lambda row: row.record["environment"].get("python")),
     Column("torch", "version", _version("torch")),
     Column("triton", "version", _version("triton")),
     Column("kernellab", "version", _version("kernellab")),
-    Column("rules", "version of the rules of verdicts", lambda row: row.result["derived"]["rules"]),
+    _number("rules", "version of the rules of verdicts", lambda row: row.result["derived"]["rules"]),
 )
 
 

@@ -19,4 +19,7 @@ def data_frame(record: DerivedRecord) -> pandas.DataFrame:
         raise UserError("to_pandas needs pandas: pip install pandas. to_csv works without it")
     import pandas
 
-    return pandas.DataFrame(rows(record), columns=[column.name for column in COLUMNS])
+    frame = pandas.DataFrame(rows(record), columns=[column.name for column in COLUMNS])
+    numbers = [column.name for column in COLUMNS if column.is_number]
+    frame[numbers] = frame[numbers].apply(pandas.to_numeric)  # a column without values is one of numbers, too
+    return frame

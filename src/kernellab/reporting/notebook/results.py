@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
+from kernellab.record.batteries import BatterySummary
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.charts import series
 from kernellab.reporting.charts import table as sweep_table
@@ -12,6 +15,13 @@ from kernellab.reporting.notebook import svg
 from kernellab.reporting.notebook.fragment import FragmentConsole
 from kernellab.reporting.sentences import answer
 from kernellab.reporting.terminal import battery, results, sanitizer
+
+
+def render_batteries(summaries: Sequence[BatterySummary]) -> str:
+    """The fragment of HTML for batteries alone."""
+    page = FragmentConsole()
+    battery.show(summaries, [], page, verbose=False)
+    return page.html()
 
 
 def render(record: DerivedRecord) -> str:
