@@ -18,10 +18,12 @@ import json
 import math
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,9 @@ from kernellab.record.journal import empty_record
 from kernellab.record.reading import load
 from kernellab.record.schema import Record
 from kernellab.record.verdict import derive
+from kernellab.remeasuring.batches import Batch
+from kernellab.remeasuring.code import Code
+from kernellab.remeasuring.remeasure import Limits, Versions, remeasure
 
 OPS = ROOT / "benchmarks" / "compare_op.py"
 OP, IMPL, SLOWED = "gelu", "shipped", "slowed"
@@ -56,6 +61,7 @@ def main() -> int:
     document = {}
     if args.simulate:
         document["simulated"] = simulate_all(args.simulate)
+        document["simulated_reruns"] = simulate_reruns(max(1, args.simulate // 5))
     if args.runs:
         deadline = time.monotonic() + args.limit
         records = make_records(args, deadline)
@@ -80,9 +86,10 @@ def make_records(args: argparse.Namespace, deadline: float) -> list[Record]:
     records = []
     for number in range(1, args.runs + 1):
         folder = (args.out / f"run-{number:03}").resolve()
-        if not (folder / "run.json").exists():
+        if not is_complete(folder):
             if time.monotonic() > deadline:
                 break
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
             began = time.monotonic()
             options = (
                 "--impl",
@@ -97,13 +104,16 @@ def make_records(args: argparse.Namespace, deadline: float) -> list[Record]:
             )
             code = klab("bench", str(OPS), *options, log=log)
             print(f"run {number} of {args.runs}: {time.monotonic() - began:.0f} s, exit code {code}", file=sys.stderr)
-        record = load(folder)
-        if record["complete"]:
-            records.append(record)
+        if is_complete(folder):
+            records.append(load(folder))
     if records and load_variation(records[0]["machine"]["class"]) is None:
         options = ("--runs", str(RUNS_OF_VARIATION), "--seconds", str(SECONDS_OF_VARIATION), "--device", args.device)
         klab("doctor", "--aa", *options, log=log)
     return records
+
+
+def is_complete(folder: Path) -> bool:
+    return (folder / "run.json").exists() and load(folder)["complete"]
 
 
 def without_slowed(record: Record) -> Record:
@@ -220,8 +230,7 @@ def simulate(comparisons: int, varies: float, *, known: bool) -> dict:
         variation = simulated_variation(rng, varies) if known else None
         before, after = simulated_record(rng, varies), simulated_record(rng, varies)
         slowed = copy.deepcopy(after)
-        series = slowed["results"][0]["times"][0]
-        series["samples_us"] = [PLANTED * us for us in series["samples_us"]]
+        slow_down(slowed, PLANTED)
         equal = compared(before, after, variation)
         slower += bool(equal.with_verdict("slower"))
         faster += bool(equal.with_verdict("faster"))
@@ -236,6 +245,59 @@ def simulate(comparisons: int, varies: float, *, known: bool) -> dict:
         "found": found,
         "resolved": 100 * statistics.median(resolved),
     }
+
+
+def simulate_reruns(comparisons: int) -> list[dict]:
+    """Ten unresolved times measured again: of equal code, and with one slower by 1 %."""
+    print(f"{comparisons} comparisons with ten unresolved times each, measured again in at most 32 pairs of processes")
+    lines = []
+    for varies, slowdown in ((0.0016, 1.0), (0.0016, 1.01), (0.005, 1.0), (0.005, 1.01), (0.01, 1.0), (0.01, 1.01)):
+        rng = random.Random(f"{varies} {slowdown}")
+        alarms, verdicts, blocks = 0, Counter(), []
+        for _ in range(comparisons):
+            comparison = simulated_rerun(rng, varies, slowdown)
+            first, *others = comparison.pairs
+            alarms += any(pair.verdict == "slower" for pair in others)
+            verdicts[first.verdict] += 1
+            blocks.append(first.blocks)
+        line = {"varies": varies, "slowdown": slowdown, "verdicts": dict(verdicts), "alarms": alarms}
+        lines.append({**line, "blocks": statistics.median(blocks)})
+        counts = ", ".join(f"{verdict} {verdicts[verdict]}" for verdict in ("slower", "faster", "same", "not resolved"))
+        print(
+            f"  times vary by {100 * varies:.2f} %, one is {'equal' if slowdown == 1 else '1 % slower':<10}: {counts}, "
+            f"after {statistics.median(blocks):.0f} pairs; an equal one called slower in {alarms}"
+        )
+    return lines
+
+
+def simulated_rerun(rng: random.Random, varies: float, slowdown: float) -> Comparison:
+    sides = [Side(name, [simulated_record(rng, 0.0)]) for name in ("before", "after")]
+    codes = [Code(side.name, "python") for side in sides]
+
+    def measure(code: Code, batch: Batch, folder: Path) -> Record:
+        record = simulated_record(rng, varies)
+        if code == codes[1]:
+            slow_down(record, slowdown)
+        return record
+
+    versions = {"simulated": Versions(*codes)}
+    unresolved = compare(*sides, load=lambda machine: None)
+    return remeasure(
+        unresolved,
+        versions,
+        Limits(32, math.inf),
+        seed=rng.randrange(1 << 31),
+        seconds=0.0,
+        folder=Path(),
+        say=lambda text: None,
+        measure=measure,
+    )
+
+
+def slow_down(record: Record, factor: float) -> None:
+    """The first result of a record takes this many times as long."""
+    series = record["results"][0]["times"][0]
+    series["samples_us"] = [factor * us for us in series["samples_us"]]
 
 
 def simulated_variation(rng: random.Random, varies: float) -> Variation:
