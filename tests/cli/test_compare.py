@@ -138,7 +138,20 @@ def test_rerun_decides_with_processes_of_both_versions(klab, write, tmp_path, mo
     write("b", recorded)
     versions = ("--before-src", "before/f.py", "--after-src", "after/f.py")
     done = klab(
-        "compare", "a", "b", "--rerun", *versions, "--blocks", "2", "--seconds", "0.05", "--seed", "5", "--json"
+        "compare",
+        "a",
+        "b",
+        "--rerun",
+        *versions,
+        "--blocks",
+        "2",
+        "--seconds",
+        "0.05",
+        "--seed",
+        "5",
+        "--out",
+        "kept",
+        "--json",
     )
     assert done.code in (1, 3), done.err  # on a busy machine, two blocks may not decide
     (pair,) = done.record["pairs"]
@@ -147,6 +160,9 @@ def test_rerun_decides_with_processes_of_both_versions(klab, write, tmp_path, mo
     assert (done.record["rerun"]["seed"], done.record["rerun"]["interrupted"]) == (5, False)
     assert f"before: {tmp_path}/before/f.py:f with " in done.err
     assert "block 2 of at most 2" in done.err
+    kept = sorted(path.name for path in (tmp_path / "kept").iterdir())
+    assert kept == [f"{block:03}-00-{version}" for block in (1, 2) for version in ("after", "before")]
+    assert not list((tmp_path / "kept").rglob("report.html"))
 
 
 @pytest.mark.parametrize(

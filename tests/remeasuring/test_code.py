@@ -67,6 +67,12 @@ def test_an_op_of_a_package_is_imported_from_the_folder(tmp_path):
     assert found(["package.ops:scale"], source=tmp_path) == Code("package.ops:scale", "here", tmp_path.resolve())
 
 
+def test_a_process_runs_where_its_version_is(tmp_path, worktree):
+    assert found(["/x/kernels/scale.py"], source=worktree).folder == worktree / "kernels"
+    assert Code("package.ops:scale", "here", tmp_path).folder == tmp_path
+    assert Code("gelu", "here").folder is None
+
+
 def test_what_does_not_exist_is_refused(tmp_path):
     with pytest.raises(UserError, match="no Python interpreter at nowhere/python"):
         found(["gelu"], op="gelu", python="nowhere/python")

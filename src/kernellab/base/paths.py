@@ -10,6 +10,8 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 
+REPORT_SWITCH = "KERNELLAB_REPORT"  # an environment variable: with 0, runs write no report.html
+
 
 def cache_path(*parts: str) -> Path:
     """A path under the user's cache, which may not exist; `KERNELLAB_CACHE` names another root."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
-from kernellab.base.paths import replace_file
+from kernellab.base.paths import REPORT_SWITCH, replace_file
 from kernellab.cli.run_folder import display_path
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def write_report(record: DerivedRecord, folder: Path) -> str:
     from kernellab.reporting.report.parts.section import Run
 
     again = f"klab report {shlex.quote(display_path(folder))}"
+    if os.environ.get(REPORT_SWITCH) == "0":
+        return f"no report, as {REPORT_SWITCH} is 0: {again} writes it"
     missing = missing_packages()
     if missing:
         return f"no report without {missing}: {remedy([display_path(folder)])}"

@@ -35,6 +35,12 @@ class Code:
     python: str
     import_from: Path | None = None
 
+    @property
+    def folder(self) -> Path | None:
+        """The working directory, whose commit its runs name: that of the file or of the checkout; None: any."""
+        path, colon, _ = self.target.rpartition(":")
+        return Path(path).parent if colon and path.endswith(".py") else self.import_from
+
     def __str__(self) -> str:
         where = "" if self.import_from is None else f" from {self.import_from}"
         return f"{self.target}{where} with {self.python}"

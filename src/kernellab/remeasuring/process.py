@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from kernellab.base.errors import UserError
+from kernellab.base.paths import REPORT_SWITCH
 from kernellab.record.reading import load
 from kernellab.record.schema import Record
 from kernellab.remeasuring.batches import Batch
@@ -23,11 +24,12 @@ class MeasurementFailed(Exception):
 def measure(code: Code, batch: Batch, folder: Path, *, seed: int, seconds: float) -> Record:
     """Run the process and read its record. It ends with this process, and on Ctrl-C."""
     folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
     words = batch.words(code.target, seed=seed, seconds=seconds, out=str(folder / "run"))
-    env = dict(os.environ)
+    env = {**os.environ, REPORT_SWITCH: "0"}
     if code.import_from is not None:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(code.import_from), env.get("PYTHONPATH")]))
-    child = Child(program("kernellab.cli", *words, python=code.python), env, output=folder / _LOG)
+    child = Child(program("kernellab.cli", *words, python=code.python), env, output=folder / _LOG, folder=code.folder)
     try:
         exit_code = child.wait()
     finally:

@@ -23,7 +23,7 @@ class Child:
 
     By default it has a session of its own, no input, and its output is appended to the file `output`. `on_terminal`:
     it keeps this process's terminal and process group, so that the user can type into it and interrupt it; its standard
-    output goes to the descriptor `stdout` if that is given.
+    output goes to the descriptor `stdout` if that is given. `folder`: its working directory, by default this process's.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Child:
         inherited: Sequence[int] = (),
         on_terminal: bool = False,
         stdout: int | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._own_session = not on_terminal
         reader, self._lifeline = os.pipe()  # nothing is written: it closes when this process ends
@@ -55,6 +56,7 @@ class Child:
                 pass_fds=[reader, *inherited],
                 start_new_session=self._own_session,
                 env=dict(env),
+                cwd=folder,
             )
         os.close(reader)
 
