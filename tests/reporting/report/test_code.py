@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kernellab.reporting.report.document import report
+from kernellab.reporting.report.parts import kernel_code
 from kernellab.reporting.report.sections import code
 from support.reports import read_run, sample_run
 
@@ -140,3 +141,17 @@ def test_texts_of_strangers_are_cut_and_have_no_control_characters(folder):
     assert replaced == "\ufffd\ufffd"
     assert len(section.values["kernels"][0]["title"]) < 150
     assert "</script><script>window" not in report([read_run(folder)])
+
+
+def test_large_texts_are_read_only_as_far_as_seconds_allow(folder, monkeypatch):
+    monkeypatch.setattr(kernel_code, "_MOST_BYTES_READ", 1000)
+    section = code.section(read_run(folder))
+    assert len(section.values["kernels"]) == 1
+    assert section.values["more"]
+
+
+@pytest.mark.parametrize("dims", [[], [7], [1, 2, 3, 4], [-1, 0, 10**18]])
+def test_a_launch_of_any_shape_is_shown(folder, dims):
+    change(folder, lambda kernel: kernel.update(grid=dims, block=dims))
+    facts = dict(code.section(read_run(folder)).values["kernels"][0]["facts"])
+    assert facts.get("grid", "") == "×".join(map(str, dims))

@@ -254,8 +254,11 @@ def describe_parameters(kernel: InspectedKernel) -> Iterator[str]:
 
 
 def _describe_dims(dims: Sequence[int]) -> str:
-    x, y, z = dims
-    return f"{x}×{y}×{z}" if z > 1 else f"{x}×{y}" if y > 1 else str(x)
+    """`128` for 128×1×1. A record from a stranger may have any number of dims."""
+    shown = list(dims)
+    while len(shown) > 1 and shown[-1] == 1:
+        shown.pop()
+    return "×".join(map(str, shown))
 
 
 def _describe_remarks(kernels: Iterable[InspectedKernel]) -> Iterator[StyledLine]:

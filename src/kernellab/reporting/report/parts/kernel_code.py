@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernellab.base.json import JsonObject
@@ -14,9 +14,11 @@ from kernellab.reporting.sentences.configuration import describe_configuration
 from kernellab.reporting.terminal.inspection import InspectedKernel, build_table, list_kernels
 from kernellab.reporting.text.numbers import case_label
 
-_MOST_BYTES = 4 << 20  # of a text
+_MOST_KERNELS = 60
+_MOST_CHARACTERS = 2_500_000  # of all texts, so that the report stays small
+_MOST_BYTES, _MOST_BYTES_READ = 4 << 20, 8 << 20  # of a text, and of all: as many are read in seconds
 _MOST_LINES = 4000  # of a text in the report
-_MOST_CHARACTERS = 300  # of a line
+_LINE_CHARACTERS = 300
 _NAME_CHARACTERS = 120
 _SOURCES = ("py", "cu")  # the levels that are an author's source
 
@@ -35,23 +37,31 @@ class KernelCode:
     characters: int = 0
 
 
-def read_kernels(run: Run) -> Iterator[KernelCode]:
-    """Every kernel whose PTX or SASS is in the run's folder, once for all cases that share it."""
+def read_kernels(run: Run) -> tuple[list[KernelCode], bool]:
+    """The kernels whose PTX or SASS is in the run's folder, as many as there is room for, and whether there are more.
+
+    Kernels with the same texts and facts at several cases are one.
+    """
+    read: dict[str, KernelCode] = {}
+    bytes_read = characters = 0
     for kernel in list_kernels(run.record):
+        if not {"ptx", "sass"} & kernel["files"].keys():
+            continue
+        if len(read) >= _MOST_KERNELS or bytes_read > _MOST_BYTES_READ:
+            return list(read.values()), True
         texts = {level: _read(run, kernel, level) for level in ("ptx", "sass")}
-        if any(texts.values()):
-            yield _read_kernel(run, kernel, texts["ptx"], texts["sass"])
-
-
-def join_cases(kernels: Iterable[KernelCode]) -> list[KernelCode]:
-    """Kernels with the same texts and facts at several cases become one."""
-    joined: dict[str, KernelCode] = {}
-    for kernel in kernels:
-        key = repr((kernel.op, kernel.title, kernel.facts, kernel.texts))
-        known = joined.setdefault(key, kernel)
-        if known is not kernel:
-            known.cases += [case for case in kernel.cases if case not in known.cases]
-    return list(joined.values())
+        if not any(texts.values()):
+            continue
+        code = _read_kernel(run, kernel, texts["ptx"], texts["sass"])
+        bytes_read += sum(map(len, texts.values()))
+        known = read.setdefault(repr((code.op, code.title, code.facts, code.texts)), code)
+        if known is not code:
+            known.cases += [case for case in code.cases if case not in known.cases]
+            continue
+        characters += code.characters
+        if characters > _MOST_CHARACTERS and len(read) > 1:
+            return list(read.values())[:-1], True
+    return list(read.values()), False
 
 
 def _read_kernel(run: Run, kernel: InspectedKernel, ptx: str, sass: str) -> KernelCode:
@@ -102,7 +112,7 @@ def _source_parts(kernel: InspectedKernel) -> list[SourcePart]:
 def _add_text(code: KernelCode, name: str, text: LinkedText, file: str) -> None:
     if len(text.lines) > _MOST_LINES:
         code.cut.append(f"{file} has {len(text.lines)} lines; the first {_MOST_LINES} are shown.")
-    lines = [printable(line, _MOST_CHARACTERS) for line in text.lines[:_MOST_LINES]]
+    lines = [printable(line, _LINE_CHARACTERS) for line in text.lines[:_MOST_LINES]]
     code.characters += sum(map(len, lines)) + 20 * len(lines)
     code.texts[name] = {
         "lines": list(lines),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 from kernellab.reporting.html.parts import label
-from kernellab.reporting.report.parts.kernel_code import KernelCode, join_cases, read_kernels
+from kernellab.reporting.report.parts.kernel_code import KernelCode, read_kernels
 from kernellab.reporting.report.parts.section import Run, Section
 
-_MOST_CHARACTERS = 2_500_000  # of all texts, so that the report stays small
-_MOST_KERNELS, _MOST_READ = 60, 200
 _MOST_CASES = 6  # named of a kernel
 _NAME_CHARACTERS = 60
 
 
 def section(run: Run) -> Section | None:
-    kernels = join_cases(itertools.islice(read_kernels(run), _MOST_READ))
-    shown = _fitting(kernels)
+    shown, more = read_kernels(run)
     if not shown:
         return None
     many_ops = len({kernel.op for kernel in shown}) > 1
@@ -31,7 +26,7 @@ def section(run: Run) -> Section | None:
             }
             for kernel in shown
         ],
-        "more": len(shown) < len(kernels),
+        "more": more,
     }
     return Section(
         "code",
@@ -42,18 +37,6 @@ def section(run: Run) -> Section | None:
         styles=["code.css"],
         scripts=["code.js"],
     )
-
-
-def _fitting(kernels: list[KernelCode]) -> list[KernelCode]:
-    """As many kernels as fit, in order; at least one."""
-    total = 0
-    shown: list[KernelCode] = []
-    for kernel in kernels[:_MOST_KERNELS]:
-        total += kernel.characters
-        if shown and total > _MOST_CHARACTERS:
-            break
-        shown.append(kernel)
-    return shown
 
 
 def _cases(kernel: KernelCode) -> str:
