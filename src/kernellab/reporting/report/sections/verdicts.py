@@ -98,7 +98,7 @@ def _times(row: times.TimedResult) -> list[Cell]:
     half = (time["high_us"] - time["low_us"]) / 2 / time["median_us"] if time["median_us"] else 0.0
     rate = (limit["tflops"] or limit["gbps"] or 0.0) if limit else None
     fraction = limit["fraction"] if limit else None
-    bound = {"memory": "copy bandwidth", "matmul": "matmul rate"}.get(str(limit["bound"])) if limit else None
+    bound = {"memory": "copy", "matmul": "matmul"}.get(str(limit["bound"])) if limit else None
     check, build_s = row.result["check"], row.result["derived"]["build_s"]
     errors = check.get("errors") if check else None
     return [
@@ -115,14 +115,14 @@ def _times(row: times.TimedResult) -> list[Cell]:
 
 
 def _speedup(speedup: Speedup | None) -> Cell:
-    """`4.74×`, and below it over which other, with the interval, and a doubt where it is neither faster nor slower."""
+    """`4.74×`, or `same` or `not resolved`; below it the other implementation and the interval."""
     if speedup is None:
         return Cell("")
     interval = f"{numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])}"
     tones: dict[str, Tone] = {"faster": "good", "slower": "bad"}
     tone = tones.get(speedup["verdict"], "faint")
-    doubt = "" if speedup["verdict"] in tones else f", {speedup['verdict']}"
-    return Cell(numbers.times(speedup["median"]), tone, speedup["median"], f"over {speedup['over']}, {interval}{doubt}")
+    text = numbers.times(speedup["median"]) if speedup["verdict"] in tones else speedup["verdict"]
+    return Cell(text, tone, speedup["median"], f"{speedup['over']}, {interval}")
 
 
 def _elements(result: DerivedResult) -> float:
