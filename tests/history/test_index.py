@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from kernellab.base.errors import UserError
 from kernellab.history import index as index_module
 from kernellab.history.index import Index, add_run, index_file, index_files
 from kernellab.history.queries import Filters, all_runs, points
@@ -146,6 +147,28 @@ def test_adding_a_run_never_fails(runs, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path / "file"))
     add_run(runs / "a", runs)
+
+
+def test_an_index_that_cannot_be_opened_is_refused_in_a_sentence(runs):
+    index_file(runs).with_suffix(".lock").mkdir()
+    with pytest.raises(UserError, match=r"the index of runs, .*, cannot be used: .* Set KERNELLAB_CACHE"):
+        Index(runs)
+    index_file(runs).with_suffix(".lock").rmdir()
+    index_file(runs).mkdir()
+    with pytest.raises(UserError, match="unable to open database file"):
+        Index(runs)
+
+
+def test_a_damaged_index_can_be_rebuilt(runs):
+    for number in range(20):
+        write_run(runs / str(number), number=number)
+    with Index(runs) as index:
+        index.refresh()
+        index.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        content = index.file.read_bytes()
+        index.file.write_bytes(content[:4096] + random.Random(0).randbytes(len(content) - 4096))
+        assert index.rebuild().read == 20
+        assert len(all_runs(index)) == 20
 
 
 def test_hostile_runs_are_listed_with_their_problem_and_the_others_work(runs, tmp_path):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from kernellab.stats.changes import _chance_of_maximum, find_changes
+from kernellab.stats.changes import find_changes
 
 COMMITS, NOISE = 200, 0.01
 
@@ -114,22 +114,3 @@ def test_a_clean_step_of_a_coarse_timer_is_found():
 def test_the_same_series_has_the_same_changes():
     groups = history(6, steps={100: 0.03})
     assert find_changes(groups) == find_changes(groups)
-
-
-def test_the_chance_of_the_largest_step_is_that_of_simulated_series():
-    """The approximation, against 2,000 flat series of known noise."""
-    runs, largest = 60, []
-    for seed in range(2000):
-        draw, total, sums = random.Random(seed), 0.0, []
-        for _ in range(runs):
-            total += draw.gauss(0, 1)
-            sums.append(total)
-        steps = (
-            abs(sums[place - 1] - total * place / runs) / math.sqrt(place * (runs - place) / runs)
-            for place in range(2, runs - 1)
-        )
-        largest.append(max(steps))
-    for z in (2.5, 3.0, 3.5):
-        observed = sum(step > z for step in largest) / len(largest)
-        error = 3 * math.sqrt(observed / len(largest))
-        assert observed - error <= _chance_of_maximum(z, runs, runs - 3) <= 1.3 * observed + error

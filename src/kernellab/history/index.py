@@ -89,9 +89,13 @@ class Index:
 
     def rebuild(self) -> Refreshed:
         """Empty the index and read every run."""
-        # Not by removing the file: another process may be using it.
-        with contextlib.suppress(sqlite3.DatabaseError), _transaction(self.connection) as connection:
-            connection.execute("DELETE FROM runs")
+        try:
+            with _transaction(self.connection) as connection:  # the file stays: another process may be using it
+                connection.execute("DELETE FROM runs")
+        except sqlite3.OperationalError as error:
+            raise _unusable(self.file, error) from None
+        except sqlite3.DatabaseError:
+            self._replace_damaged()
         return self.refresh()
 
     @property
@@ -99,14 +103,17 @@ class Index:
         return self.file.with_suffix(".lock")
 
     def _open(self) -> sqlite3.Connection:
-        with locked(self._lock):  # two processes must not create the tables, or replace a damaged file, at once
-            try:
-                return _connect(self.file, self.runs)
-            except sqlite3.OperationalError as error:
-                raise _unusable(self.file, error) from None
-            except sqlite3.DatabaseError:
-                _remove(self.file)
-                return _connect(self.file, self.runs)
+        try:
+            with locked(self._lock):  # two processes must not create the tables, or replace a damaged file, at once
+                try:
+                    return _connect(self.file, self.runs)
+                except sqlite3.OperationalError as error:
+                    raise _unusable(self.file, error) from None
+                except sqlite3.DatabaseError:
+                    _remove(self.file)
+                    return _connect(self.file, self.runs)
+        except OSError as error:
+            raise _unusable(self.file, error) from None
 
     def _replace_damaged(self) -> None:
         self.connection.close()
@@ -190,8 +197,11 @@ def add_run(folder: Path, runs: Path) -> None:
         index.add(folder)
 
 
-def _unusable(file: Path, error: sqlite3.Error) -> UserError:
-    return UserError(f"the index of runs cannot be used: {error}. Remove {file}: it is made again from the runs")
+def _unusable(file: Path, error: Exception) -> UserError:
+    return UserError(
+        f"the index of runs, {file}, cannot be used: {error}. Set KERNELLAB_CACHE to another folder, or remove the"
+        " file: it is made again from the runs"
+    )
 
 
 def _is_sound(file: Path, runs: Path) -> bool:

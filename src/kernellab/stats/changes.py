@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from kernellab.stats.intervals import CONFIDENCE, PRECISION
+from kernellab.stats.largest_step import chance_of_largest, limit_of_largest, normal_of_t
 
 ALPHA = 3e-4  # of one split; what this means for whole histories: docs/results/history.md
 _PROPOSED = 0.05  # of a split that is only proposed
@@ -161,7 +162,7 @@ def _without_outliers(values: list[float], noise: float) -> list[float]:
 
 def _propose(series: _Series) -> list[int]:
     """Splits of intervals, the clearest first, as long as no interval holds two."""
-    limit = (_limit(_PROPOSED, series.starts[-1]) * series.noise) ** 2
+    limit = (limit_of_largest(_PROPOSED, series.starts[-1], _FEWEST_RUNS) * series.noise) ** 2
     candidates = []
     for left, right in _intervals(series.groups):
         best = series.best_split(left, right)
@@ -215,8 +216,8 @@ def _chance(series: _Series, left: int, split: int, right: int) -> float:
     gain, runs = series.gain(left, split, right), series.runs(left, right)
     chance = 0.0
     for variance, freedom in _variances(series, left, split, right):
-        z = _normal_of_t(gain / variance, freedom)
-        chance = max(chance, _chance_of_maximum(z, runs, right - left - 1))
+        z = normal_of_t(gain / variance, freedom)
+        chance = max(chance, chance_of_largest(z, runs, right - left - 1, _FEWEST_RUNS))
     return chance
 
 
@@ -244,48 +245,6 @@ def _memory(series: _Series, left: int, split: int, right: int) -> float:
     products = sum(before * after for before, after in itertools.pairwise(deviations))
     chance = 1 / math.sqrt(len(deviations))
     return min(0.9, max(0.0, products / squares - chance)) if squares else 0.0
-
-
-def _normal_of_t(square: float, freedom: int) -> float:
-    """The normal deviate that is as improbable as Student's t, given by its square (Wallace, 1959)."""
-    return (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(square / freedom))
-
-
-def _chance_of_maximum(z: float, runs: int, places: int) -> float:
-    """The probability that the largest of the standardised steps at all places of a series exceeds `z`.
-
-    The smaller of two bounds: the sum over all places, good for a few, and the approximation of James, James and
-    Siegmund (1987), which accounts for how alike the steps at neighbouring places are.
-    """
-    by_place = 2 * places * _NORMAL.cdf(-z)
-    if z < 1 or runs < 2 * _FEWEST_RUNS + 1:
-        return min(1.0, by_place)
-    ends = (_FEWEST_RUNS / runs, 1 - _FEWEST_RUNS / runs)
-    width = math.log(ends[1] / (1 - ends[1])) - math.log(ends[0] / (1 - ends[0]))
-    steps = 32
-    total = 0.0
-    for number in range(steps):  # over the logit of the place, where the integrand is flat
-        logit = -width / 2 + width * (number + 0.5) / steps
-        place = 1 / (1 + math.exp(-logit))
-        total += _overshoot(z / math.sqrt(runs * place * (1 - place))) * width / steps
-    return min(1.0, by_place, z * _NORMAL.pdf(z) * total)
-
-
-def _overshoot(x: float) -> float:
-    """Siegmund's correction for a maximum over separate places instead of a continuum."""
-    return (2 / x) * (_NORMAL.cdf(x / 2) - 0.5) / ((x / 2) * _NORMAL.cdf(x / 2) + _NORMAL.pdf(x / 2))
-
-
-def _limit(chance: float, runs: int) -> float:
-    """The `z` that the maximum exceeds with this probability."""
-    low, high = 1.0, 10.0
-    while high - low > 0.01:
-        middle = (low + high) / 2
-        if _chance_of_maximum(middle, runs, runs) > chance:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def _change(series: _Series, left: int, split: int, right: int) -> Change:
