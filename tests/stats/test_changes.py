@@ -111,6 +111,13 @@ def test_a_clean_step_of_a_coarse_timer_is_found():
     assert [change.at for change in find_changes([[10.0]] * 10 + [[11.0]] * 10)] == [10]
 
 
+def test_times_that_cannot_be_are_no_error():
+    (change,) = find_changes([[1e-320]] * 20 + [[1e308]] * 20)
+    assert change.at == 20
+    assert math.isfinite(change.high)
+    assert find_changes([[1e-320], [1e308]] * 20) == []
+
+
 def test_the_same_series_has_the_same_changes():
     groups = history(6, steps={100: 0.03})
     assert find_changes(groups) == find_changes(groups)

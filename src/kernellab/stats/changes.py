@@ -31,8 +31,9 @@ _PROPOSED = 0.05  # of a split that is only proposed
 _FEWEST_RUNS = 2  # on either side
 _FEWEST_COMMITS = 6  # from which on noise from commit to commit can be estimated
 _LEAST_NOISE = 0.001  # no time is more exact: a timer's steps may hide the noise
+_SHORTEST, _LONGEST = 1e-9, 1e15  # no time is beyond: so that no ratio of a stranger's times is infinite
 _OUTLIER = 5.0  # standard deviations from its neighbours' median
-_LEAST_LIKELIHOOD = math.exp(-7.35 / 2)  # of a place relative to the best, for 95 % of all changes (Yao, 1987)
+_LEAST_LIKELIHOOD = math.exp(-7.35 / 2)  # of a place relative to the best, for 95 % of all changes (Hansen, 2000)
 _NEARLY = 0.8  # what finding the commit next to the right one is worth
 _NORMAL = NormalDist()
 _NORMAL_MAD = 1 / _NORMAL.inv_cdf(0.75)  # the standard deviation over the median deviation
@@ -73,7 +74,7 @@ class _Series:
     """Logarithms of all runs in order, with sums that make the mean of any stretch of groups cheap."""
 
     def __init__(self, groups: Sequence[Sequence[float]]) -> None:
-        logs = [[math.log(time) for time in group] for group in groups]
+        logs = [[math.log(min(max(time, _SHORTEST), _LONGEST)) for time in group] for group in groups]
         self.commit_noise = _commit_noise(logs)
         values = [value for group in logs for value in group]
         self.noise = max(_LEAST_NOISE, _noise(values), self.commit_noise)
