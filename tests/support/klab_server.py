@@ -21,7 +21,13 @@ if __name__ == "__main__":  # by its path: `support` is a package of the tests
     sys.path.insert(0, str(Path(__file__).parent.parent))  # a command replaces it by its working directory
 from support.template_server import TemplateServer
 
-_IMPORTED_BY_MOST = ("kernellab.running.parent.runner", "rich.console", "rich.table")
+_IMPORTED_BY_MOST = (
+    "kernellab.running.parent.runner",
+    "kernellab.reporting.report.document",
+    "plotly.offline",
+    "rich.console",
+    "rich.table",
+)
 
 
 class KlabServer:

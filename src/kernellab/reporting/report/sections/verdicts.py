@@ -138,14 +138,15 @@ def _tone(status: str) -> Tone:
 
 
 def _reasons(record: DerivedRecord) -> Sequence[tuple[str, str, Tone]]:
-    """Why results are not right, and notes: each once, with its implementations."""
+    """Why results are not right or not timed, and notes: each once, with its implementations."""
     places: dict[tuple[str, Tone], dict[str, None]] = {}
     for result in record["results"]:
         derived, name = result["derived"], f"{result['op']} {result['impl']}"
         status = derived["status"]
         sentences: list[tuple[str, Tone]] = []
-        if status != OK.name:
-            sentences.append((status_text(result, record).plain, _tone(status)))
+        untimed = "time" in record["stages"] and derived["timing"] is not None
+        if status != OK.name or untimed:
+            sentences.append((status_text(result, record).plain, "faint" if status == OK.name else _tone(status)))
         sentences += [(f"note: {note}", "warn") for note in notes(result)]
         for sentence in sentences:
             places.setdefault(sentence, {})[name] = None
