@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -50,6 +51,14 @@ def test_runs_are_joined_where_merge_joins_them_and_else_follow_one_another(klab
     assert len(re.findall("<article", both)) == 2
     ids = re.findall(r' id="([^"]*)"', both)
     assert len(ids) == len(set(ids))
+
+
+def test_runs_with_machine_code_are_not_joined(klab, samples, tmp_path):
+    shutil.copytree(samples / "explain-softmax", tmp_path / "again")
+    klab("report", samples / "explain-softmax", tmp_path / "again")
+    both = (tmp_path / "report.html").read_text()
+    assert len(re.findall("<article", both)) == 2
+    assert len(re.findall("<caption[^>]*>[^<]*facts of the machine code", both)) == 2
 
 
 def test_json_is_the_record_with_its_verdicts_and_findings(klab, samples):

@@ -48,7 +48,8 @@ def load(sources: Sequence[Path]) -> list[Run]:
 
     records = [load_record(source) for source in sources]
     folders = [source if source.is_dir() else source.parent for source in sources]
-    joined = _join(folders) if len(sources) > 1 else None
+    # Machine code belongs to one run: joining would lose it.
+    joined = _join(folders) if len(sources) > 1 and not any(record["code"] for record in records) else None
     if joined is not None:
         return [Run(joined, folders)]
     return [Run(derive(record), [folder]) for record, folder in zip(records, folders, strict=True)]
