@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kernellab.cli.report_file import write_report
 from support.klab import HERE
 
 
@@ -112,3 +113,9 @@ def test_a_run_ends_with_its_report_and_never_fails_because_of_it(klab, tmp_path
     assert without.code == 0
     assert "no report without jinja2: pip install jinja2 plotly, or copy the run" in without.out
     assert "klab report plain" in without.out
+
+
+def test_reports_of_runs_can_be_switched_off(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERNELLAB_REPORT", "0")
+    assert write_report({}, tmp_path).startswith("no report, as KERNELLAB_REPORT is 0: klab report ")
+    assert list(tmp_path.iterdir()) == []

@@ -221,6 +221,12 @@ def test_versions_checks_seeds_and_unfinished_runs_are_warned_of():
     ]
 
 
+def test_a_run_compared_with_itself_is_warned_of():
+    same = run(result("f", STEADY))
+    assert compared(same, same).warnings == ["both sides are the same runs"]
+    assert compared(same, run(result("f", [us + 1 for us in STEADY]))).warnings == []
+
+
 def test_times_that_cannot_be_trusted_are_warned_of_and_marked():
     drifting = [100.0 + 5 * i for i in range(40)]
     comparison = compared(run(result("f", drifting)), run(result("f", STEADY)))

@@ -32,6 +32,8 @@ def find_warnings(before: Side, after: Side, pairs: Sequence[Pair]) -> list[str]
 
 
 def _warnings(before: Side, after: Side, pairs: Sequence[Pair]) -> Iterator[str]:
+    if list(before.records) == list(after.records):
+        yield "both sides are the same runs"
     if before.devices != after.devices:
         yield f"the machines differ: {' and '.join(before.devices)} before, {' and '.join(after.devices)} after"
     elif before.boards != after.boards:

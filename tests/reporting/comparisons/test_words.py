@@ -60,11 +60,11 @@ def test_the_answer_names_what_failed():
 
 
 def test_the_notes_say_which_variation_was_used():
-    same = run(result("f", STEADY))
-    assert words.notes(compared(same, same)) == [
+    before, after = run(result("f", STEADY)), run(result("f", STEADY[::-1]))
+    assert words.notes(compared(before, after)) == [
         "Times vary by 0.16 % from run to run on this machine (klab doctor --aa, 10 runs on 2026-11-15)."
     ]
-    (assumed,) = words.notes(compared(same, same, known=None))
+    (assumed,) = words.notes(compared(before, after, known=None))
     assert assumed.endswith("so 1 % is assumed, which is little for a CPU: klab doctor --aa measures it.")
 
 

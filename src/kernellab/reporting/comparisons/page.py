@@ -72,6 +72,7 @@ def document(comparison: Comparison) -> str:
         sides=[label(line) for line in words.sides(comparison)],
         pairs=[_pair_row(pair, scale) for pair in pairs],
         with_series=words.has_several_series(comparison),
+        with_remarks=words.has_remarks(pairs),
         scale=words.change(math.exp(scale)),
         changes=[_change_row(change) for change in words.status_changes(comparison)],
         notes=[label(note) for note in words.notes(comparison)],

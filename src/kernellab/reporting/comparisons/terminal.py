@@ -82,7 +82,7 @@ def _them(rest: Sequence[Pair]) -> str:
 
 
 def _pair_table(comparison: Comparison, pairs: Sequence[Pair]) -> Table:
-    with_series = words.has_several_series(comparison)
+    with_series, with_remarks = words.has_several_series(comparison), words.has_remarks(pairs)
     rows = [
         Row(
             [
@@ -95,7 +95,7 @@ def _pair_table(comparison: Comparison, pairs: Sequence[Pair]) -> Table:
                 numbers.duration(pair.after_us),
                 words.change(pair.ratio),
                 words.interval(pair),
-                words.remark(pair),
+                *([words.remark(pair)] if with_remarks else []),
             ],
             _STYLES.get(pair.verdict, ""),
         )
@@ -111,6 +111,6 @@ def _pair_table(comparison: Comparison, pairs: Sequence[Pair]) -> Table:
         Column("after", drop=1),
         Column("change"),
         Column("interval", "left", drop=4),
-        Column("remark", "left", wrap_to=24, drop=5),
+        *([Column("remark", "left", wrap_to=24, drop=5)] if with_remarks else []),
     ]
     return Table(columns, rows)

@@ -138,6 +138,10 @@ def interval(pair: Pair) -> str:
     return "–" if pair.low is None or pair.high is None else f"{change(pair.low)} to {change(pair.high)}"
 
 
+def has_remarks(pairs: Sequence[Pair]) -> bool:
+    return any(remark(pair) for pair in pairs)
+
+
 def remark(pair: Pair) -> str:
     """Why there is no interval, in how many processes it was measured again, and why it may not be trusted."""
     reason = pair.reason if pair.low is None or _FAILED in pair.reason else ""
