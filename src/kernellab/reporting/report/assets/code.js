@@ -39,7 +39,9 @@
       text.lines.forEach((line, at) => {
         if (files[at] !== undefined) {
           file = files[at];
-          make("code-file", "div", room()).textContent = file;
+          const head = make("code-file", "div", room());
+          head.textContent = file;
+          head.setAttribute("role", "presentation");
         }
         this.top.push(height);
         this.files[at] = file;
