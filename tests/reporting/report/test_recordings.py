@@ -42,6 +42,17 @@ def test_a_trace_has_a_timeline_and_a_flame_graph_for_each_kind_of_time(tmp_path
     assert list(pictures) == ["run2-recording0-0", "run2-recording0-1", "run2-recording0-2"]
 
 
+def test_each_trace_has_the_findings_of_its_own_analysis(tmp_path):
+    folder = recorded_run(tmp_path / "run", {"a.json": trace_of("aten::mm"), "b.json": trace_of("aten::mm")})
+    document = json.loads((folder / "profile.json").read_text())
+    document["profiles"] = [
+        {"trace": name, "document": {"findings": [{"title": f"{name} waits"}]}} for name in ("a.json", "b.json")
+    ]
+    (folder / "profile.json").write_text(json.dumps(document))
+    entries = recordings.section(read_run(folder)).values["recordings"]
+    assert [entry["findings"] for entry in entries] == [["a.json waits"], ["b.json waits"]]
+
+
 def test_what_is_not_shown_is_named_with_the_reason(tmp_path, monkeypatch):
     traces = {
         "t.json": trace_of("aten::mm"),

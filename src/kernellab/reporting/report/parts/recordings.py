@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernellab.base import json_files
 from kernellab.base.errors import UserError
-from kernellab.base.json import JsonValue
+from kernellab.base.json import JsonObject, JsonValue
 from kernellab.reporting.html.parts import label
 from kernellab.reporting.report.parts.section import Run
 from kernellab.traces.files import read
@@ -47,11 +47,11 @@ def read_recordings(run: Run, most: int) -> Iterator[Recording]:
             continue
         if not isinstance(document, dict):
             continue
-        findings = _titles(document.get("findings"))
+        findings = _findings(document)
         for number, (name, file) in enumerate(_files(document.get("collected"))):
             problem = "" if number < most else "it is not shown, to keep the report small"
             recording = Recording(name, file, problem=problem) if problem else _read(one, name, file)
-            yield replace(recording, findings=findings if number == 0 else [])
+            yield replace(recording, findings=findings.get(file, findings.get("", []) if number == 0 else []))
 
 
 def _files(sessions: JsonValue) -> Iterator[tuple[str, str]]:
@@ -61,6 +61,17 @@ def _files(sessions: JsonValue) -> Iterator[tuple[str, str]]:
         for file in traces if isinstance(traces, list) else ():
             if isinstance(session, dict) and isinstance(file, str):
                 yield label(str(session.get("name", "")), _NAME_CHARACTERS), f"artifacts/{file}"
+
+
+def _findings(document: JsonObject) -> dict[str, list[str]]:
+    """What the analysis found, by file; under the empty name, what it found in the first one."""
+    findings = {"": _titles(document.get("findings"))}
+    profiles = document.get("profiles")
+    for profile in profiles if isinstance(profiles, list) else ():
+        analysis = profile.get("document") if isinstance(profile, dict) else None
+        if isinstance(profile, dict) and isinstance(analysis, dict):
+            findings[f"artifacts/{profile.get('trace')}"] = _titles(analysis.get("findings"))
+    return findings
 
 
 def _titles(findings: JsonValue) -> list[str]:
