@@ -96,3 +96,4 @@ def test_kernels_of_pytorch_and_of_libraries_are_not_own():
 def test_kernel_names_are_shortened():
     assert short_kernel_name("void ns::k<float, at::Half<2>>(float *, int)") == "ns::k"
     assert short_kernel_name("oob") == "oob"
+    assert short_kernel_name("void at::(anonymous namespace)::softmax<4, float>(float*)") == "at::softmax"

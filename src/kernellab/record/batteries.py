@@ -255,9 +255,9 @@ def finding_sentence(finding: SanitizerFinding) -> str:
 
 
 def short_kernel_name(kernel: str) -> str:
-    """A kernel's name without its return type, arguments and template arguments."""
+    """A kernel's name without its return type, arguments, template arguments and anonymous namespaces."""
     kept, depth = "", 0
-    for c in kernel.removeprefix("void "):
+    for c in kernel.removeprefix("void ").replace("(anonymous namespace)::", ""):
         depth += c == "<"
         if not depth:
             if c == "(" and kept:

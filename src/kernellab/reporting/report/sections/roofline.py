@@ -108,7 +108,7 @@ def _table(points: Sequence[_Point]) -> Table:
                 Cell(limit["bound"] or ""),
             ]
         )
-    return Table("Every result on the roofline, the closest to the limit first", _COLUMNS, rows)
+    return Table("Every result on the roofline, the closest to the limit first", _COLUMNS, rows).without_empty_columns()
 
 
 def _by_bytes(points: Sequence[_Point], ceilings: Ceilings, mark_of: Mapping[str, Mark]) -> JsonObject:
