@@ -125,6 +125,11 @@ import kernellab as kl
 def f(x):
     time.sleep({seconds})
     return x * 2
+
+
+@kl.op(cases=kl.cases(shape=[(8, 8)], dtype=["float32"]))
+def g(x):
+    return x * 3
 """
 
 
@@ -133,7 +138,7 @@ def test_rerun_decides_with_processes_of_both_versions(klab, write, tmp_path, mo
         (tmp_path / version).mkdir()
         (tmp_path / version / "f.py").write_text(OP_FILE.format(seconds=seconds))
     case = {**result("f")["case"], "dims": {"...": [8, 8]}}
-    recorded = run({**result("manual", STEADY), "case": case})
+    recorded = run(*({**result("manual", STEADY), "op": op, "case": case} for op in ("f", "g")))
     write("a", recorded)
     write("b", recorded)
     versions = ("--before-src", "before/f.py", "--after-src", "after/f.py")
@@ -154,9 +159,9 @@ def test_rerun_decides_with_processes_of_both_versions(klab, write, tmp_path, mo
         "--json",
     )
     assert done.code in (1, 3), done.err  # on a busy machine, two blocks may not decide
-    (pair,) = done.record["pairs"]
-    assert pair["blocks"] == 2, pair["reason"]
-    assert 5 < pair["ratio"] < 60
+    of_f, of_g = done.record["pairs"]
+    assert (of_f["blocks"], of_g["blocks"]) == (2, 2), of_f["reason"]
+    assert 5 < of_f["ratio"] < 60
     assert (done.record["rerun"]["seed"], done.record["rerun"]["interrupted"]) == (5, False)
     assert f"before: {tmp_path}/before/f.py:f with " in done.err
     assert "block 2 of at most 2" in done.err

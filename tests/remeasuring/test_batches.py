@@ -20,19 +20,29 @@ def test_implementations_and_sizes_share_a_process():
         key(timer="host"),
         key(approximate="none"),
     ]
-    batches = make_batches(keys)
+    batches = make_batches(keys, str)
     assert [len(batch.keys) for batch in batches] == [3, 1, 1, 1]
-    words = batches[0].words("gelu", seed=7, seconds=0.5, out="folder")
+    words = batches[0].words(["gelu"], seed=7, seconds=0.5, out="folder")
     verb, args = parse(words)
     assert (verb.name, args.target, args.impl, args.seed) == ("bench", ["gelu"], "triton,torch", 7)
     assert args.shape == ["256x256,512x512"]
     assert args.only_times
-    assert parse(batches[3].words("gelu", seed=0, seconds=1, out="x"))[1].opt == ["approximate=none"]
+    assert parse(batches[3].words(["gelu"], seed=0, seconds=1, out="x"))[1].opt == ["approximate=none"]
+
+
+def test_ops_at_one_place_share_a_process_where_nothing_else_would_be_measured():
+    alike = [key(op=op, impl=impl) for op in ("gelu", "silu") for impl in ("triton", "torch")]
+    other_impls, other_sizes = key(op="square"), key(op="softmax", sizes=(8, 8))
+    batches = make_batches([*alike, other_impls, other_sizes], lambda op: "one place")
+    assert [list(batch.ops) for batch in batches] == [["gelu", "silu"], ["square"], ["softmax"]]
+    _, args = parse(batches[0].words(["f.py:gelu", "f.py:silu"], seed=0, seconds=1, out="x"))
+    assert (args.target, args.impl) == (["f.py:gelu", "f.py:silu"], "triton,torch")
+    assert len(make_batches(alike, lambda op: op)) == 2
 
 
 def test_a_hostile_text_is_a_value_and_no_option():
     hostile = key(impl="--out=/etc", dtype="--debug", timer="--json")
-    words = make_batches([hostile])[0].words("gelu", seed=0, seconds=1, out="folder")
+    words = make_batches([hostile], str)[0].words(["gelu"], seed=0, seconds=1, out="folder")
     _, args = parse(words)
     assert (args.out, args.debug, args.json) == ("folder", False, False)
 

@@ -25,7 +25,8 @@ class Machine:
         self.rng, self.varies, self.factors = random.Random(seed), varies, factors
         self.calls = []
 
-    def __call__(self, code, batch, folder):
+    def __call__(self, codes, batch, folder):
+        (code,) = codes
         self.calls.append((code, [key.result.impl for key in batch.keys]))
         drawn = {}
         for impl in dict.fromkeys(key.result.impl for key in batch.keys):
@@ -94,10 +95,10 @@ def test_the_time_limit_and_ctrl_c_keep_what_was_measured(tmp_path):
     assert "the time was up" in done.pairs[0].reason
 
     class Interrupted(Machine):
-        def __call__(self, code, batch, folder):
+        def __call__(self, codes, batch, folder):
             if len(self.calls) == 11:
                 raise KeyboardInterrupt
-            return super().__call__(code, batch, folder)
+            return super().__call__(codes, batch, folder)
 
     done, _ = again(unresolved("f"), Interrupted(f=3.0, g=1.0), tmp_path, blocks=64)
     assert done.rerun.interrupted or done.pairs[0].verdict == "slower"
@@ -106,8 +107,8 @@ def test_the_time_limit_and_ctrl_c_keep_what_was_measured(tmp_path):
 
 
 def test_a_version_that_fails_is_given_up_with_its_reason(tmp_path):
-    def fails(code, batch, folder):
-        if code == NEW:
+    def fails(codes, batch, folder):
+        if codes == [NEW]:
             raise MeasurementFailed("no file new.py\x1b[2J")
         return run(result("f", STEADY))
 

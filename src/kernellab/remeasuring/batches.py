@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kernellab.comparison.pairs import SeriesKey
@@ -12,12 +12,12 @@ from kernellab.timing.timers import TIMERS
 
 @dataclass(frozen=True)
 class Batch:
-    """Times of one op that differ in implementation and sizes alone."""
+    """Times that a single command can measure: of one op, or of several with the same implementations and sizes."""
 
-    op: str
+    ops: Sequence[str]
     keys: Sequence[SeriesKey]
 
-    def words(self, target: str, *, seed: int, seconds: float, out: str) -> list[str]:
+    def words(self, targets: Sequence[str], *, seed: int, seconds: float, out: str) -> list[str]:
         """The command line of `klab` that measures them. Every value stands behind a `=`, so that none is an option."""
         first = self.keys[0]
         case = first.result.case
@@ -25,7 +25,7 @@ class Batch:
         options = [f"--opt={name}={value}" for name, value in case["options"].items()]
         return [
             "bench",
-            target,
+            *targets,
             f"--impl={','.join(_distinct(key.result.impl for key in self.keys))}",
             f"--shape={','.join(_distinct(shape(key.result.case) for key in self.keys))}",
             f"--dtype={case['dtype']}",
@@ -47,14 +47,35 @@ def shape(case: CaseJson) -> str:
     return "x".join(map(str, sizes))
 
 
-def make_batches(keys: Iterable[SeriesKey]) -> list[Batch]:
-    """Times that a single command can measure are one batch."""
-    batches: dict[str, list[SeriesKey]] = {}
+def make_batches(keys: Iterable[SeriesKey], place: Callable[[str], str]) -> list[Batch]:
+    """The keys in few batches, because a process takes seconds to start.
+
+    `place` says where the code of an op is. Ops at one place share a process if their implementations and sizes are the
+    same, so that nothing else is measured with them.
+    """
+    of_op: dict[str, list[SeriesKey]] = {}
     for key in keys:
-        case = key.result.case
-        alike = (key.result.op, case["dtype"], case["options"], case["device"], key.pass_name, key.timer, key.cache)
-        batches.setdefault(repr(alike), []).append(key)
-    return [Batch(found[0].result.op, found) for found in batches.values()]
+        of_op.setdefault(repr((key.result.op, _series(key))), []).append(key)
+    batches: dict[str, list[SeriesKey]] = {}
+    for found in of_op.values():
+        impls, shapes = ({part(key) for key in found} for part in (_impl, _shape))
+        alike = (place(found[0].result.op), _series(found[0]), sorted(impls), sorted(shapes))
+        batches.setdefault(repr(alike), []).extend(found)
+    return [Batch(_distinct(key.result.op for key in found), found) for found in batches.values()]
+
+
+def _series(key: SeriesKey) -> tuple[object, ...]:
+    """Everything but op, implementation and sizes."""
+    case = key.result.case
+    return case["dtype"], case["options"], case["device"], key.pass_name, key.timer, key.cache
+
+
+def _impl(key: SeriesKey) -> str:
+    return key.result.impl
+
+
+def _shape(key: SeriesKey) -> str:
+    return shape(key.result.case)
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

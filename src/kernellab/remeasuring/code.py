@@ -41,6 +41,11 @@ class Code:
         path, colon, _ = self.target.rpartition(":")
         return Path(path).parent if colon and path.endswith(".py") else self.import_from
 
+    @property
+    def place(self) -> str:
+        """What it has in common with other ops that one process can measure together with it."""
+        return repr((self.python, self.import_from, self.folder))
+
     def __str__(self) -> str:
         where = "" if self.import_from is None else f" from {self.import_from}"
         return f"{self.target}{where} with {self.python}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernellab.base.errors import UserError
@@ -21,15 +22,19 @@ class MeasurementFailed(Exception):
     """A process left no record; the message says why."""
 
 
-def measure(code: Code, batch: Batch, folder: Path, *, seed: int, seconds: float) -> Record:
-    """Run the process and read its record. It ends with this process, and on Ctrl-C."""
+def measure(codes: Sequence[Code], batch: Batch, folder: Path, *, seed: int, seconds: float) -> Record:
+    """Run the process and read its record. It ends with this process, and on Ctrl-C.
+
+    `codes`: one for each op of the batch, all at one place.
+    """
+    place = codes[0]
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()
-    words = batch.words(code.target, seed=seed, seconds=seconds, out=str(folder / "run"))
+    words = batch.words([code.target for code in codes], seed=seed, seconds=seconds, out=str(folder / "run"))
     env = {**os.environ, REPORT_SWITCH: "0"}
-    if code.import_from is not None:
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(code.import_from), env.get("PYTHONPATH")]))
-    child = Child(program("kernellab.cli", *words, python=code.python), env, output=folder / _LOG, folder=code.folder)
+    if place.import_from is not None:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(place.import_from), env.get("PYTHONPATH")]))
+    child = Child(program("kernellab.cli", *words, python=place.python), env, output=folder / _LOG, folder=place.folder)
     try:
         exit_code = child.wait()
     finally:

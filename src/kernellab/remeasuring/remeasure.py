@@ -27,7 +27,7 @@ from kernellab.remeasuring.process import MeasurementFailed, measure
 _MOST_FAILURES = 2  # of a time, before it is given up
 _LONGEST_REASON = 300
 
-Measure = Callable[[Code, Batch, Path], Record]
+Measure = Callable[[Sequence[Code], Batch, Path], Record]  # of the ops of a batch, into a folder
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def remeasure(
 
 
 def _measure_with(seed: int, seconds: float) -> Measure:
-    return lambda code, batch, folder: measure(code, batch, folder, seed=seed, seconds=seconds)
+    return lambda codes, batch, folder: measure(codes, batch, folder, seed=seed, seconds=seconds)
 
 
 class _Session:
@@ -144,22 +144,25 @@ class _Session:
 
     def measure_block(self, block: int) -> None:
         """One process of each version for every batch. A time counts if both sides have it."""
-        batches = make_batches(progress.pair.key for progress in self._all if progress.is_open)
-        for number, batch in enumerate(batches):
-            versions = self._versions[batch.op]
-            sides = [("before", versions.before), ("after", versions.after)]
+        keys = [progress.pair.key for progress in self._all if progress.is_open]
+        for number, batch in enumerate(make_batches(keys, self._place)):
+            versions = [self._versions[op] for op in batch.ops]
+            sides = [("before", [v.before for v in versions]), ("after", [v.after for v in versions])]
             self._rng.shuffle(sides)
             times: dict[str, dict[str, RunTime | str]] = {}
-            for name, code in sides:
-                times[name] = self._times(code, batch, self._folder / f"{block:03}-{number:02}-{name}")
+            for name, codes in sides:
+                times[name] = self._times(codes, batch, self._folder / f"{block:03}-{number:02}-{name}")
             for key in batch.keys:
                 self._note(key, times["before"][series_id(key)], times["after"][series_id(key)])
         self.blocks = block
 
-    def _times(self, code: Code, batch: Batch, folder: Path) -> dict[str, RunTime | str]:
+    def _place(self, op: str) -> str:
+        return f"{self._versions[op].before.place} {self._versions[op].after.place}"
+
+    def _times(self, codes: Sequence[Code], batch: Batch, folder: Path) -> dict[str, RunTime | str]:
         """The time of each key, or why there is none."""
         try:
-            record = self._measure(code, batch, folder)
+            record = self._measure(codes, batch, folder)
         except MeasurementFailed as failure:
             return {series_id(key): printable(str(failure), _LONGEST_REASON) for key in batch.keys}
         self.devices = list(dict.fromkeys([*self.devices, *Side("", [record]).devices]))
