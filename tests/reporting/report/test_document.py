@@ -1,5 +1,6 @@
 """What the sections of a report say of a record."""
 
+import json
 import re
 from html import unescape
 
@@ -7,8 +8,10 @@ import pytest
 
 from kernellab.reporting.report.document import report
 from kernellab.reporting.report.parts.section import Run
-from kernellab.reporting.report.sections import roofline, samples, verdicts
+from kernellab.reporting.report.sections import curves, roofline, samples, verdicts
 from support.records import result, timed
+from support.reports import read_run
+from support.sample_records import sample_document
 from support.sweeps import at, derived_record, swept
 
 
@@ -79,3 +82,30 @@ def test_many_samples_are_drawn_as_few_that_reach_as_far():
     assert trace["x"][0] == pytest.approx(-2.44, abs=0.01)
     assert trace["x"][-1] == pytest.approx(2.44, abs=0.01)
     assert section.values["charts"][0]["figure"].table.rows[0][1].text == "5000"
+
+
+def test_a_time_that_is_not_trusted_has_an_open_mark():
+    shaky = timed("torch", 100)
+    shaky["times"][0]["samples_us"] = [100.0, 900.0] * 10
+    sizes = {"samples": timed("cpp", 50), "shaky": shaky}
+    record = derived_record(*(at(entry, {"N": n}) for n in (8, 16, 32) for entry in sizes.values()))
+    for section, trace in ((curves, 0), (roofline, 1)):
+        figure = next(iter(section.section(Run(record)).figures.values()))
+        of_cpp, of_torch = figure["data"][trace : trace + 2]
+        assert set(of_cpp["marker"]["symbol"]) == {"circle"}
+        assert set(of_torch["marker"]["symbol"]) == {"square-open"}
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_record_of_an_older_version_has_a_report(schema, tmp_path):
+    document = sample_document("run-gelu", "h200")
+    document["schema"] = schema
+    for name in ("trials", "sanitized", "searches", "code", "peers", *(["spent"] if schema == 1 else [])):
+        document.pop(name, None)
+    for entry in document["results"]:
+        if schema == 1:
+            entry["cost"] = (entry["cost"] or {}).get("forward")
+        for name in ("traffic", *(["gradients", "memory", "built", "inside"] if schema == 1 else [])):
+            entry.pop(name, None)
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    assert "cuda and triton are equally fast" in text_of(read_run(tmp_path))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from kernellab.base.json import JsonObject, JsonValue
-from kernellab.record.derived import DerivedRecord
+from kernellab.record.derived import DerivedRecord, TrustVerdict
 from kernellab.reporting.html.parts import label
 from kernellab.reporting.report.parts.table import Table
 
@@ -37,6 +37,11 @@ class Mark:
 
     colour: str
     symbol: str
+
+    def of(self, trust: TrustVerdict | None) -> str:
+        """The symbol of a time: open where the time is not trusted."""
+        trusted = trust is None or trust["verdict"] == "trusted"
+        return self.symbol if trusted else f"{self.symbol}-open"
 
 
 def marks(record: DerivedRecord) -> Mapping[str, Mark]:

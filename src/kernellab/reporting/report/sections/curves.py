@@ -93,7 +93,11 @@ def _trace(sweep: Sweep, impl: str, mark: Mark) -> JsonObject:
             "thickness": 1.2,
             "width": 3,
         },
-        "marker": {"color": mark.colour, "symbol": mark.symbol, "size": 7},
+        "marker": {
+            "color": mark.colour,
+            "symbol": [mark.of(point.trust) if point else mark.symbol for point in points],
+            "size": 7,
+        },
         "line": {"color": mark.colour, "width": 1.8},
         "text": [_hover(sweep, impl, size) for size in sweep.sizes],
         "hovertemplate": "%{text}<extra></extra>",

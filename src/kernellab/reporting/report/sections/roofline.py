@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernellab.base.json import JsonObject
 from kernellab.machine.description import Ceilings
-from kernellab.record.derived import DerivedResult, LimitJson
+from kernellab.record.derived import DerivedResult, LimitJson, TrustVerdict
 from kernellab.record.statuses import RIGHT
 from kernellab.reporting.report.parts.figure import (
     LIMIT_COLOUR,
@@ -54,6 +54,10 @@ class _Point:
     @property
     def x(self) -> float:
         return self.limit["intensity"] or self.limit["bytes"] / 1e6
+
+    @property
+    def trust(self) -> TrustVerdict | None:
+        return self.result["derived"]["passes"][self.pass_name]["trust"]
 
     @property
     def place(self) -> str:
@@ -166,7 +170,12 @@ def _traces(points: Sequence[_Point], mark_of: Mapping[str, Mark]) -> list[JsonO
             "name": drawn_name(impl),
             "x": [point.x for point in chosen],
             "y": [point.rate for point in chosen],
-            "marker": {"color": mark_of[impl].colour, "symbol": mark_of[impl].symbol, "size": 9, "opacity": 0.85},
+            "marker": {
+                "color": mark_of[impl].colour,
+                "symbol": [mark_of[impl].of(point.trust) for point in chosen],
+                "size": 9,
+                "opacity": 0.85,
+            },
             "text": [_hover(point) for point in chosen],
             "hovertemplate": "%{text}<extra></extra>",
         }
