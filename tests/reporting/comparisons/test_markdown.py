@@ -43,6 +43,12 @@ def test_equal_runs_and_runs_that_cannot_be_told_apart_have_headings_of_their_ow
     assert written(same, same).startswith("### ❔ Cannot tell whether anything is slower\n")
 
 
+def test_a_time_that_cannot_be_trusted_is_marked():
+    drifting = run(result("f", [100.0 + 5 * i for i in range(40)]))
+    assert "`not trusted: before " in written(drifting, run(result("f", STEADY)))
+    assert "remark" not in written(run(result("f", STEADY)), run(result("f", STEADY[::-1])))
+
+
 def test_many_rows_are_counted():
     text = written(random_run(1, results=100), random_run(2, results=100))
     assert "… and 60 more" in text
@@ -87,7 +93,7 @@ def test_a_hostile_name_stays_text(name):
                 assert not re.search(r"[@<>\[\]]|https?:|window", token.content), token.content
     for line in document.splitlines():
         if line.startswith("|"):
-            assert line.count("|") in (7, 9), line
+            assert line.count("|") in (7, 9, 10), line
 
 
 def _summaries(content):

@@ -30,6 +30,12 @@ def test_the_answer_names_what_is_slower():
     assert words.answer(several).startswith("2 of 10 times are slower, most: f impl-4 at 8 · float32: +")
 
 
+def test_the_answer_says_if_what_is_slower_cannot_be_trusted():
+    drifting = [100.0 + i for i in range(60)]
+    comparison = compared(run(result("f", STEADY)), run(result("f", [9 * us for us in drifting])))
+    assert words.answer(comparison).endswith("; it cannot be trusted.")
+
+
 def test_the_answer_tells_the_same_from_not_known():
     same = run(result("f", STEADY))
     assert words.answer(compared(same, same, precision=0.05)) == "Nothing is slower or worse: 1 time is the same."

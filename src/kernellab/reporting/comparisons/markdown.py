@@ -72,7 +72,7 @@ def _changes(changes: Sequence[StatusChange], most: int) -> list[str]:
             code(change.key.impl),
             code(words.case_label(change.key.case)),
             f"{code(change.before.status)} → {code(change.after.status)}",
-            code(change.after.reason, _LONGEST_TEXT) if change.after.reason else "",
+            _optional(change.after.reason or ""),
         ]
         for change in changes[:most]
     ]
@@ -80,7 +80,7 @@ def _changes(changes: Sequence[StatusChange], most: int) -> list[str]:
 
 
 def _table(comparison: Comparison, pairs: Sequence[Pair], most: int) -> list[str]:
-    with_series = words.has_several_series(comparison)
+    with_series, with_remarks = words.has_several_series(comparison), words.has_remarks(pairs)
     rows = [
         [
             f"**{pair.verdict}**" if pair.verdict == "slower" else pair.verdict,
@@ -92,11 +92,16 @@ def _table(comparison: Comparison, pairs: Sequence[Pair], most: int) -> list[str
             numbers.duration(pair.after_us),
             words.change(pair.ratio),
             words.interval(pair),
+            *([_optional(words.remark(pair))] if with_remarks else []),
         ]
         for pair in pairs[:most]
     ]
     head = ["", "op", "impl", "case", *(["series"] if with_series else []), "before", "after", "change", "interval"]
-    return _rows(head, rows, len(pairs))
+    return _rows([*head, *(["remark"] if with_remarks else [])], rows, len(pairs))
+
+
+def _optional(text: str) -> str:
+    return code(text, _LONGEST_TEXT) if text else ""
 
 
 def _rows(head: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> list[str]:

@@ -25,7 +25,8 @@ def answer(comparison: Comparison) -> str:
         most = max(slower, key=lambda pair: pair.ratio)
         listed = f"{len(slower)} of {of_all} {'is' if len(slower) == 1 else 'are'} slower"
         most_text = f"{name(most.key.result)}: {change(most.ratio)}"
-        return f"{listed}{', most' if len(slower) > 1 else ''}: {most_text}{_worse(worse, '; ')}."
+        which = ", most" if len(slower) > 1 else ""
+        return f"{listed}{which}: {most_text}{_doubtful(slower)}{_worse(worse, '; ')}."
     if worse:
         return f"{_worse(worse, '').capitalize()}; no time is slower."
     unresolved, cannot_tell = comparison.with_verdict("not resolved"), comparison.changes_with("cannot tell")
@@ -41,6 +42,13 @@ def answer(comparison: Comparison) -> str:
             f"{', most' if len(faster) > 1 else ''}: {name(most.key.result)}: {change(most.ratio)}."
         )
     return f"Nothing is slower or worse: {of_all} {'is' if len(comparison.pairs) == 1 else 'are'} the same."
+
+
+def _doubtful(slower: Sequence[Pair]) -> str:
+    doubtful = sum(not pair.trusted for pair in slower)
+    if not doubtful:
+        return ""
+    return "; it cannot be trusted" if len(slower) == 1 else f"; {doubtful} of these cannot be trusted"
 
 
 def _worse(worse: Sequence[StatusChange], separator: str) -> str:
