@@ -21,6 +21,7 @@ def test_each_op_has_its_own_answer():
     assert of_f.claims[0].startswith("f M=15 N=8 · float32: triton is fastest, 3× as fast as manual")
     assert of_f.statuses == "2 results right."
     assert of_g.statuses == "1 result right, 1 not right: g cpp."
+    assert (of_f.worst, of_g.worst) == ("ok", "wrong")
 
 
 def test_the_headline_counts_the_cases_each_implementation_leads():

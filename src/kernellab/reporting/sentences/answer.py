@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernellab.base.text import share_text
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedRecord, DerivedResult
-from kernellab.record.statuses import IMPRECISE, OK, RIGHT, UNKNOWN
+from kernellab.record.statuses import IMPRECISE, OK, RIGHT, UNKNOWN, worst
 from kernellab.reporting.charts import series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.sentences import battery, sanitizer
@@ -25,6 +25,7 @@ class OpAnswer:
     headline: str  # empty where nothing was timed
     claims: Sequence[str]
     statuses: str
+    worst: str  # the worst status of its results
 
 
 def closing(record: DerivedRecord) -> list[str]:
@@ -51,9 +52,13 @@ def answers(record: DerivedRecord) -> list[OpAnswer]:
     for op, line in _claims(record):
         claims.setdefault(op, []).append(line)
     return [
-        OpAnswer(op, _headline(results), claims.get(op, []), describe_statuses(results, record))
+        OpAnswer(op, _headline(results), claims.get(op, []), describe_statuses(results, record), _worst(results))
         for op, results in by_op.items()
     ]
+
+
+def _worst(results: Sequence[DerivedResult]) -> str:
+    return worst(result["derived"]["status"] for result in results)
 
 
 def _claims(record: DerivedRecord) -> list[tuple[str, str]]:

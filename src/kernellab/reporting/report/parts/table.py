@@ -8,6 +8,7 @@ from typing import Literal
 
 from rich.text import Text
 
+from kernellab.record.statuses import FAILED, IMPRECISE, OK, UNKNOWN
 from kernellab.reporting.text import table as text_table
 
 Tone = Literal["", "good", "warn", "bad", "faint", "strong"]
@@ -104,3 +105,9 @@ class Line:
 def lines(texts: Sequence[Text]) -> list[Line]:
     """Lines of the terminal as sentences."""
     return [Line(text.plain.strip(), tone(text)) for text in texts]
+
+
+def status_tone(status: str) -> Tone:
+    if status in FAILED:
+        return "bad"
+    return "good" if status == OK.name else "warn" if status in (UNKNOWN, IMPRECISE.name) else "faint"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedRecord, DerivedResult, Speedup
-from kernellab.record.statuses import FAILED, IMPRECISE, OK, UNKNOWN
+from kernellab.record.statuses import OK, UNKNOWN
 from kernellab.reporting.report.parts.section import Run, Section
-from kernellab.reporting.report.parts.table import Cell, Column, Table, Tone
+from kernellab.reporting.report.parts.table import Cell, Column, Table, Tone, status_tone
 from kernellab.reporting.sentences import times
 from kernellab.reporting.sentences.statuses import notes, status_text
 from kernellab.reporting.text import numbers
@@ -82,7 +82,7 @@ def _rows(result: DerivedResult) -> list[list[Cell]]:
     size = _elements(result)
     status = result["derived"]["status"]
     head = [Cell(result["impl"], "strong"), Cell(result["op"]), Cell(case, sort=size), Cell(result["case"]["dtype"])]
-    word = Cell(_TITLES.get(status, status), _tone(status))
+    word = Cell(_TITLES.get(status, status), status_tone(status))
     if not timed:
         check = result["check"]
         errors = check.get("errors") if check else None
@@ -131,12 +131,6 @@ def _elements(result: DerivedResult) -> float:
     return float(math.prod(min(max(n, 0), 1 << 40) for n in sizes[:16]))
 
 
-def _tone(status: str) -> Tone:
-    if status in FAILED:
-        return "bad"
-    return "good" if status == OK.name else "warn" if status in (UNKNOWN, IMPRECISE.name) else "faint"
-
-
 def _reasons(record: DerivedRecord) -> Sequence[tuple[str, str, Tone]]:
     """Why results are not right or not timed, and notes: each once, with its implementations."""
     places: dict[tuple[str, Tone], dict[str, None]] = {}
@@ -146,7 +140,7 @@ def _reasons(record: DerivedRecord) -> Sequence[tuple[str, str, Tone]]:
         sentences: list[tuple[str, Tone]] = []
         untimed = "time" in record["stages"] and derived["timing"] is not None
         if status != OK.name or untimed:
-            sentences.append((status_text(result, record).plain, "faint" if status == OK.name else _tone(status)))
+            sentences.append((status_text(result, record).plain, "faint" if status == OK.name else status_tone(status)))
         sentences += [(f"note: {note}", "warn") for note in notes(result)]
         for sentence in sentences:
             places.setdefault(sentence, {})[name] = None
