@@ -17,13 +17,17 @@ SERIES = {"pass": "forward", "timer": "clock", "cache": "cold"}
 class Machine:
     """A worker that takes `call_us` per call, and the parent's clock."""
 
-    def __init__(self, monkeypatch, call_us, *, host_us=0.0, waits=0.0, maps=0.0, most=32, near_us=None):
+    def __init__(
+        self, monkeypatch, call_us, *, host_us=0.0, waits=0.0, own_wait_us=0.0, maps=0.0, most=32, near_us=None
+    ):
         self.now_us, self.waited_us, self.system_us, self.maps = 0.0, 0.0, 0.0, maps
+        self.own_wait_us, self.own_waited_us = own_wait_us, 0.0
         self.call_us, self.host_us, self.waits, self.most, self.near_us = call_us, host_us, waits, most, near_us
         self.calls = []
         self.ran = 1.0  # of the time
         monkeypatch.setattr(cross_check, "_now_us", lambda: self.now_us)
         monkeypatch.setattr(cross_check, "read_kernel_counts", self._counts)
+        monkeypatch.setattr(cross_check, "own_wait_us", lambda: self.own_waited_us)
 
     def _counts(self, pid):
         return KernelCounts(
@@ -50,6 +54,7 @@ class Machine:
             waiting_us = self.waits * batch.calls * self.call_us
             self.now_us, self.waited_us = self.now_us + waiting_us, self.waited_us + waiting_us
             self.system_us += self.maps * batch.calls * self.call_us
+            self.now_us, self.own_waited_us = self.now_us + self.own_wait_us, self.own_waited_us + self.own_wait_us
             check.end()
 
 
@@ -114,6 +119,14 @@ def test_a_worker_that_has_to_wait_for_a_core_is_not_accused(monkeypatch):
     assert Machine(monkeypatch, 500.0, waits=1.0).run(check, 100.0) == NOT_CHECKED
     assert "waiting for a core" in check.reason
     assert check.batches == 8
+
+
+def test_where_klab_itself_has_to_wait_for_a_core_nobody_is_accused(monkeypatch):
+    """Meanwhile the worker goes on and verifies its results, so that it does not seem to sleep."""
+    check = CrossCheck("cpu", 2.0, 1)
+    assert Machine(monkeypatch, 2.0, own_wait_us=3000.0).run(check, 2.0) == NOT_CHECKED
+    forged = CrossCheck("cpu", 100.0, 1)
+    assert Machine(monkeypatch, 500.0, own_wait_us=100.0).run(forged, 100.0) == DISAGREES
 
 
 def test_a_worker_whose_threads_hardly_ran_is_not_accused(monkeypatch):

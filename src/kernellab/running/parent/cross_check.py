@@ -20,7 +20,7 @@ from kernellab.machine.nvml import Nvml
 from kernellab.record.event import Event
 from kernellab.record.result_events import SamplesDiscarded
 from kernellab.record.schema import CrossCheckJson, SeriesJson
-from kernellab.running.processes.kernel_counts import KernelCounts, read_kernel_counts
+from kernellab.running.processes.kernel_counts import KernelCounts, own_wait_us, read_kernel_counts
 from kernellab.running.protocol.commands import Command, RunBatch, StartBatch
 from kernellab.running.protocol.events import BatchEnded, BatchOffered, BatchQueued, BatchReady, DeviceChosen
 
@@ -50,7 +50,8 @@ class _Clock:
     began_us: float = 0.0
     queued_us: float | None = None
     ended_us: float | None = None
-    delay_us: float = 0.0  # that the worker was kept from running
+    own_wait_us: float = 0.0  # that this process had waited for a core when the batch began
+    delay_us: float = 0.0  # that the worker was kept from running, and this process from hearing of its end
     ran_us: float = 0.0  # all threads of the worker
     mapping_us: float = 0.0  # that the system took to map memory for it
 
@@ -97,6 +98,7 @@ class CrossCheck:
         if self._clock is None:
             self._clock = _Clock(0)  # nobody asked for it: its end is not expected either
         self._clock.before = read_kernel_counts(self.worker_pid)
+        self._clock.own_wait_us = own_wait_us()
         self._clock.began_us = _now_us()
         return StartBatch()
 
@@ -110,9 +112,10 @@ class CrossCheck:
             return
         clock = self._clock
         clock.ended_us = _now_us()
+        clock.delay_us = own_wait_us() - clock.own_wait_us
         if clock.before is not None:
             counts = read_kernel_counts(self.worker_pid)
-            clock.delay_us = counts.delay_since(clock.before, clock.ended_us - clock.began_us)
+            clock.delay_us += counts.delay_since(clock.before, clock.ended_us - clock.began_us)
             clock.ran_us = counts.ran_since(clock.before)
             clock.mapping_us = counts.mapping_since(clock.before)
 
@@ -131,7 +134,7 @@ class CrossCheck:
             self._obstacle = "the worker did not end its batch"
             return
         elapsed_us = clock.ended_us - clock.began_us
-        # Time in which the worker had no core is not time that its calls take.
+        # Time in which the worker had no core, or this process, is not time that its calls take.
         total_us = max(0.0, elapsed_us - clock.delay_us)
         if not clock.calls:
             self._empty_us.append(total_us)
@@ -159,7 +162,7 @@ class CrossCheck:
             if self._slowdowns == _SLOWDOWNS:
                 self._conclude(AGREES, None)
         elif busy:
-            self._obstacle = "other processes kept the worker waiting for a core"
+            self._obstacle = "other processes kept the worker or klab waiting for a core"
         elif clock.mapping_us > _MAPPING * elapsed_us:
             self._obstacle = "the system took long to map memory for its results"
         elif clock.queued_us is not None and clock.queued_us - clock.began_us - message_us > _HOST_BOUND * work_us:

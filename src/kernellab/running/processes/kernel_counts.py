@@ -59,6 +59,14 @@ def read_kernel_counts(pid: int) -> KernelCounts:
     return KernelCounts(pid, ran_us, waited_us, page_faults, system_us)
 
 
+def own_wait_us() -> float:
+    """Microseconds that the calling thread has waited for a core since it began; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e3
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 def page_fault_us() -> float:
     """Microseconds that the system takes to map a page of memory when it is first written, now."""
     size = _PROBED_PAGES * mmap.PAGESIZE
