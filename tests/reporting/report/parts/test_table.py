@@ -30,3 +30,12 @@ def test_a_table_of_the_terminal_keeps_its_alignment_and_its_styles_as_tones():
 def test_lines_of_the_terminal_have_the_tone_of_their_first_styled_part():
     styled = [Text(" a", style="yellow"), Text.assemble(("b ", "bold red"), "c"), Text("d")]
     assert [(line.text, line.tone) for line in lines(styled)] == [("a", "warn"), ("b c", "bad"), ("d", "")]
+
+
+def test_a_long_text_is_cut_the_same_way_in_its_cell_and_in_the_choice_that_finds_it():
+    names = ["a" * 5000, "b\x1b"]
+    table = Table("t", [Column("impl", filter="impl")], [[Cell(name)] for name in names])
+    shown = [row[0].shown for row in table.rows]
+    assert table.choices == {"impl": shown}
+    assert len(shown[0]) == 300
+    assert shown[1].isprintable()

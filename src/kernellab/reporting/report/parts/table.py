@@ -8,11 +8,13 @@ from typing import Literal
 
 from rich.text import Text
 
+from kernellab.base.text import printable
 from kernellab.record.statuses import FAILED, IMPRECISE, OK, UNKNOWN
 from kernellab.reporting.text import table as text_table
 
 Tone = Literal["", "good", "warn", "bad", "faint", "strong"]
 MOST_ROWS = 2000  # that are shown: a browser sorts as many without delay
+_MOST_CHARACTERS = 300  # of a cell
 _TONES: dict[str, Tone] = {"red": "bad", "yellow": "warn", "dim": "faint", "green": "good", "bold": "strong"}
 
 
@@ -25,6 +27,11 @@ class Cell:
     sort: float | None = None
     remark: str = ""  # below the text, smaller
     whole: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The text, cut to what a cell can hold."""
+        return printable(self.text, _MOST_CHARACTERS)
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class Table:
     def choices(self) -> Mapping[str, Sequence[str]]:
         """For each column that can be filtered: its different texts, where there are several."""
         texts = {
-            column.filter: list(dict.fromkeys(row[at].text for row in self.shown))
+            column.filter: list(dict.fromkeys(row[at].shown for row in self.shown))
             for at, column in enumerate(self.columns)
             if column.filter
         }
