@@ -37,7 +37,7 @@ def test_verdicts_are_ordered_by_time_and_what_every_row_says_is_said_once():
     assert [column.title for column in section.values["table"].columns][:3] == ["impl", "case", "status"]
     assert (
         section.values["table"].caption
-        == "Every implementation at every case of f, float32, forward, with 99 % intervals"
+        == "Every implementation at every case (f, float32, forward), with 99 % intervals"
     )
     assert section.values["reasons"] == [("f liar", "wrong: values: at [0, 0]", "bad")]
 

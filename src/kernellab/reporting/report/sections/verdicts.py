@@ -53,7 +53,7 @@ def _table(rows: Sequence[Sequence[Cell]]) -> Table:
     same = [at for at, column in enumerate(_COLUMNS) if column.title in _SHORT and len(texts[at]) < 2]
     everywhere = ", ".join(text for at in same for text in texts[at])
     timed = any(row[_TIME].text for row in rows)
-    caption = f"Every implementation at every case{everywhere and f' of {everywhere}'}"
+    caption = f"Every implementation at every case{everywhere and f' ({everywhere})'}"
     caption += ", with 99 % intervals" if timed else ""
     kept = [at for at in range(len(_COLUMNS)) if at not in same]
     shown = [[row[at] for at in kept] for row in rows]
