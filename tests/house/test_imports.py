@@ -9,7 +9,19 @@ import pytest
 import house
 from support.klab import klab_env
 
-PARENT = ("cli", "running/parent", "reporting", "record", "explaining", "findings", "gpumodel", "traces", "analysis")
+PARENT = (
+    "cli",
+    "comparison",
+    "remeasuring",
+    "running/parent",
+    "reporting",
+    "record",
+    "explaining",
+    "findings",
+    "gpumodel",
+    "traces",
+    "analysis",
+)
 # a module each for a verb, a rule, an op, a peer library, a timer
 PLUGINS = ("cli/verbs", "explaining/rules", "ops", "peers", "timing/timers")
 MOST_MODULES = 16
