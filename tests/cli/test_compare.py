@@ -22,11 +22,6 @@ def write(tmp_path):
     return write_
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_known_of_this_machine(monkeypatch, tmp_path):
-    monkeypatch.setenv("KERNELLAB_CACHE", str(tmp_path / "cache"))
-
-
 def test_a_slowdown_gives_1_and_every_form_says_so(klab, write, tmp_path):
     write("a", run(result("f", STEADY), result("g", STEADY)))
     write("b", run(result("f", STEADY), result("g", [1.5 * us for us in STEADY])))
@@ -133,7 +128,7 @@ def g(x):
 """
 
 
-def test_rerun_decides_with_processes_of_both_versions(klab, write, tmp_path, monkeypatch):
+def test_rerun_decides_with_processes_of_both_versions(klab, write, tmp_path):
     for version, seconds in (("before", 0.001), ("after", 0.03)):
         (tmp_path / version).mkdir()
         (tmp_path / version / "f.py").write_text(OP_FILE.format(seconds=seconds))
