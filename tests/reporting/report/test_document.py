@@ -45,11 +45,12 @@ def test_verdicts_are_ordered_by_time_and_what_every_row_says_is_said_once():
 def test_each_pass_has_a_row_of_its_own():
     entry = timed("torch", 100)
     entry["times"].append({**entry["times"][0], "pass": "backward", "samples_us": [300.0] * 20})
-    rows = cells(verdicts.section(Run(derived_record(entry, timed("triton", 50)))))
+    rows = cells(verdicts.section(Run(derived_record(result("cpp"), entry, timed("triton", 50)))))
     assert [(row[0], row[2], row[4]) for row in rows] == [
         ("triton", "forward", "50.09 µs"),
         ("torch", "forward", "100.1 µs"),
         ("torch", "backward", "300 µs"),
+        ("cpp", "–", ""),
     ]
 
 

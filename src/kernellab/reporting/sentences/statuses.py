@@ -44,26 +44,28 @@ def describe_check(check: CheckOutcome, case: CaseJson, impl: str, *, timing: bo
 
     `tried`: trials of its battery; None where there was no battery.
     """
-    at, peer, errors, draws = check["checked_at"], check.get("peer"), check.get("errors"), check.get("draws")
+    peer, errors, draws = check.get("peer"), check.get("errors"), check.get("draws")
+    at = check.get("checked_at")
+    dims, interpreted = (at.get("dims", case["dims"]), at["interpreter"]) if at else (case["dims"], False)
     text = "right statistically" if draws else "right"
-    if at["interpreter"]:
+    if interpreted:
         text += " in Triton's interpreter"
-    if at["dims"] != case["dims"]:
-        checked: CaseJson = {**case, "dims": at["dims"]}
+    if dims != case["dims"]:
+        checked: CaseJson = {**case, "dims": dims}
         text += f" at {numbers.size(checked)}"
     if draws:
         text += f" ({draws} draws per trial)"
     if tried == 0:
-        text += " only" if at["dims"] != case["dims"] else " at the declared case only"
+        text += " only" if dims != case["dims"] else " at the declared case only"
     elif tried is not None:
         text += f", {numbers.count(tried, 'trial')}"
     if errors and errors["max"] is not None:
         text += f", error {errors['max']:.2g}"
         if peer and peer["impl"] != impl and peer["max"] is not None:
             text += f" ({peer['impl']}'s {peer['max']:.2g})"
-    if check["outside"]:
-        text += f"; outside its domain: {numbers.count(len(check['outside']), 'option value')}"
-    if at["interpreter"] and timing:
+    if outside := check.get("outside"):
+        text += f"; outside its domain: {numbers.count(len(outside), 'option value')}"
+    if interpreted and timing:
         text += "; not timed: interpreter time is not speed"
     return text
 

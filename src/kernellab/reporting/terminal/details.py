@@ -16,8 +16,9 @@ def detail_lines(result: Result) -> list[str]:
         lines += _build_lines(result["built"])
     allocations = (result["inside"] or {}).get("allocations")
     if allocations:
-        total = numbers.memory(allocations["bytes"])
-        lines.append(f"inside a call: {count(allocations['count'], 'allocation')}, {total}")
+        size = allocations.get("bytes")
+        total = f", {numbers.memory(size)}" if size is not None else ""
+        lines.append(f"inside a call: {count(allocations['count'], 'allocation')}{total}")
     return lines
 
 
@@ -66,5 +67,6 @@ def _build_lines(built: BuiltJson) -> list[str]:
         )
     for choice in built["tuned"]:
         config = ", ".join(f"{name}={value}" for name, value in choice["config"].items())
-        lines.append(f"{choice['by']} chose for {choice['kernel']}: {config} ({choice['tried']} tried)")
+        tried = f" ({choice['tried']} tried)" if choice.get("tried") is not None else ""
+        lines.append(f"{choice.get('by') or 'a tuner'} chose for {choice['kernel']}: {config}{tried}")
     return lines

@@ -61,35 +61,33 @@ def _table(rows: Sequence[Sequence[Cell]]) -> Table:
 
 
 def _group_rows(group: Sequence[DerivedResult]) -> list[list[Cell]]:
-    """The rows of one op and case: the fastest first, those without a time last."""
+    """The rows of one op and case: pass by pass the fastest first, then the results that were not timed."""
+    rows = []
+    untimed = {id(result): result for result in group}
+    for pass_name in group[0]["derived"]["passes"]:
+        timed = [row for r in group if (row := times.timed(r, r["derived"]["passes"][pass_name])) is not None]
+        for row in sorted(timed, key=lambda row: row.time["median_us"]):
+            untimed.pop(id(row.result), None)
+            head, status = _head(row.result)
+            rows.append([*head, Cell(pass_name), status, *_times(row)])
+    for result in untimed.values():
+        head, status = _head(result)
+        rows.append([*head, Cell(_NO_PASS, "faint"), status, *[Cell("")] * 7, _error(result), Cell("")])
+    return rows
 
-    def median_us(result: DerivedResult) -> float:
-        time = result["derived"]["time"]
-        return time["median_us"] if time else math.inf
 
-    ordered = sorted(group, key=median_us)
-    return [row for result in ordered for row in _rows(result)]
-
-
-def _rows(result: DerivedResult) -> list[list[Cell]]:
-    """One row for each pass that was timed; one row for a result without times."""
-    timed = [
-        (name, row)
-        for name, pass_verdict in result["derived"]["passes"].items()
-        if (row := times.timed(result, pass_verdict)) is not None
-    ]
+def _head(result: DerivedResult) -> tuple[list[Cell], Cell]:
+    """The cells before the pass, and the status."""
     case = numbers.case_label(result["case"]).replace(f" · {result['case']['dtype']}", "", 1)
-    size = _elements(result)
-    status = result["derived"]["status"]
-    head = [Cell(result["impl"], "strong"), Cell(result["op"]), Cell(case, sort=size), Cell(result["case"]["dtype"])]
-    word = Cell(_TITLES.get(status, status), status_tone(status))
-    if not timed:
-        check = result["check"]
-        errors = check.get("errors") if check else None
-        error = errors["max"] if errors else None
-        error_cell = Cell("" if error is None else f"{error:.2g}", sort=error)
-        return [[*head, Cell(_NO_PASS, "faint"), word, *[Cell("")] * 7, error_cell, Cell("")]]
-    return [[*head, Cell(name), word, *_times(row)] for name, row in timed]
+    dtype, status = result["case"]["dtype"], result["derived"]["status"]
+    head = [Cell(result["impl"], "strong"), Cell(result["op"]), Cell(case, sort=_elements(result)), Cell(dtype)]
+    return head, Cell(_TITLES.get(status, status), status_tone(status))
+
+
+def _error(result: DerivedResult) -> Cell:
+    errors = result["check"].get("errors") if result["check"] else None
+    error = errors["max"] if errors else None
+    return Cell("" if error is None else f"{error:.2g}", sort=error)
 
 
 def _times(row: times.TimedResult) -> list[Cell]:
