@@ -56,8 +56,8 @@ def quick_battery(name: str, impl: str) -> list[Trial]:
 
 
 def parts_for(relatives: tuple[str, ...]) -> int:
-    """Into how many parts the batteries of relatives are divided, of which each has another: four times as many."""
-    return 4 * len(relatives)
+    """Into how many parts the batteries of relatives are divided, of which each has another: six times as many."""
+    return 6 * len(relatives)
 
 
 def choose(trials: list[Trial], part: int, parts: int) -> list[Trial]:
