@@ -24,8 +24,8 @@ def records(tmp_path_factory):
     return [load(folder / name) for name in ("bench-softmax", "explain-softmax")]
 
 
-def compared(before, after):
-    return compare(Side("before", [before]), Side("after", [after]), load=lambda machine: H200)
+def compared(before, after, known=H200):
+    return compare(Side("before", [before]), Side("after", [after]), load=lambda machine: known)
 
 
 def test_equal_code_is_not_called_different(records):
@@ -36,11 +36,20 @@ def test_equal_code_is_not_called_different(records):
         assert all(abs(p.ratio - 1) < 0.004 for p in comparison.pairs)
 
 
-def test_three_percent_more_are_found(records):
+@pytest.mark.parametrize("known", [H200, None])
+def test_three_percent_more_are_found(records, known):
     before, after = records[0], copy.deepcopy(records[1])
     slowed = next(r for r in after["results"] if r["impl"] == "triton")
     for series in slowed["times"]:
         series["samples_us"] = [1.03 * us for us in series["samples_us"]]
-    comparison = compared(before, after)
+    comparison = compared(before, after, known)
     assert [p.key.result.impl for p in comparison.with_verdict("slower")] == ["triton"]
     assert comparison.exit_code == 1
+
+
+def test_an_h200_that_was_never_measured_varies_half_as_much_again_as_the_one_that_was(records):
+    here, elsewhere = (compared(*records, known) for known in (H200, None))
+    for measured, published in zip(here.pairs, elsewhere.pairs, strict=True):
+        assert (measured.variation.source, published.variation.source) == ("measured", "published")
+        assert published.variation.relative == pytest.approx(1.5 * measured.variation.relative)
+        assert (published.variation.dof, published.verdict) == (39, "not resolved")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernellab.base import shape
 from kernellab.doctor.aa_summary import summarise, variations
 from kernellab.machine import variation
 from support.aa_records import CASE, aa_record
@@ -16,3 +17,10 @@ def test_the_variation_is_stored_and_read_back():
     assert stored["cases"][0]["variation"] == pytest.approx(0.0283, abs=1e-3)
     file.write_text("half of it")
     assert variation.load_variation("a machine, 2 threads") is None
+
+
+def test_what_is_published_of_a_gpu_has_the_form_of_what_is_measured():
+    published = variation.published_variation("NVIDIA H200")
+    assert shape.difference(published, variation.Variation) is None
+    assert published["runs"] >= 10
+    assert variation.published_variation("a GPU that nobody measured") is None

@@ -11,10 +11,16 @@ from kernellab.comparison.differences import find_warnings
 from kernellab.comparison.estimate import Estimate, RunTime, estimate, run_time, typical_us
 from kernellab.comparison.pairs import Pair, ResultKey, SeriesKey, judge
 from kernellab.comparison.rerun import Rerun
-from kernellab.comparison.run_variation import RunVariation, known_variation, larger, with_own_scatter
+from kernellab.comparison.run_variation import (
+    RunVariation,
+    known_variation,
+    larger,
+    variation_elsewhere,
+    with_own_scatter,
+)
 from kernellab.comparison.side import Side, refuse_empty
 from kernellab.comparison.statuses import SideStatus, StatusChange, status_change, worst_status
-from kernellab.machine.variation import Variation, load_variation
+from kernellab.machine.variation import Variation, load_variation, published_variation
 from kernellab.record.derived import DerivedResult
 from kernellab.record.schema import TimeSeries
 from kernellab.record.verdict import main_series
@@ -186,11 +192,14 @@ class _Known:
         same_device = before.devices == after.devices
         fallback = self.measured[-1] if self.measured and same_device else None
         self._sides = [[by_class[name] or fallback for name in side.machine_classes] for side in (before, after)]
+        self._published = published_variation(before.devices[0]) if same_device else None
 
     def variation(self, times: Sequence[Sequence[RunTime]], timer: str | None, cache: str | None) -> RunVariation:
         """The variation of a time on both sides: the larger one."""
         found = [
             known_variation(measured, timer, cache, typical_us(side_times))
+            if measured is not None
+            else variation_elsewhere(self._published, timer, cache, typical_us(side_times))
             for measured_of_side, side_times in zip(self._sides, times, strict=True)
             for measured in measured_of_side
         ]

@@ -1,4 +1,5 @@
-"""How much the time of one run varies from run to run: measured by `klab doctor --aa`, seen in the runs, or assumed."""
+"""How much the time of one run varies from run to run: measured by `klab doctor --aa` here or on another machine with
+the same GPU, seen in the runs, or assumed."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from kernellab.machine.variation import CaseVariation, Variation
 
 ASSUMED = 0.01  # where it was never measured
 _LEAST = 0.0002  # no machine repeats a time better than this, whatever few runs show
+_OTHER_MACHINE = 1.5  # times as much as was published of another machine: no two boards are alike
 _ENOUGH_DOF = 4  # with fewer degrees of freedom, the scatter of the runs alone says too little
 
 
@@ -22,12 +24,12 @@ class RunVariation:
     """The standard deviation of a time from run to run, relative to the time.
 
     `dof`: degrees of freedom of this figure; None where it is assumed. `source`: `measured` by `klab doctor --aa`,
-    `assumed`, or seen in the `runs` that are compared.
+    `published` of another machine with the same GPU, `assumed`, or seen in the `runs` that are compared.
     """
 
     relative: float
     dof: int | None
-    source: Literal["measured", "assumed", "runs"]
+    source: Literal["measured", "published", "assumed", "runs"]
 
 
 _UNKNOWN = RunVariation(ASSUMED, None, "assumed")
@@ -72,6 +74,12 @@ def _interpolate(points: Sequence[tuple[float, float]], us: float) -> float:
             share = math.log(us / low_us) / math.log(high_us / low_us)
             return math.exp((1 - share) * math.log(max(low, _LEAST)) + share * math.log(max(high, _LEAST)))
     return points[-1][1]
+
+
+def variation_elsewhere(published: Variation | None, timer: str | None, cache: str | None, us: float) -> RunVariation:
+    """What is known from another machine with the same GPU, and more: machines differ."""
+    known = known_variation(published, timer, cache, us)
+    return known if known == _UNKNOWN else RunVariation(_OTHER_MACHINE * known.relative, known.dof, "published")
 
 
 def larger(first: RunVariation, second: RunVariation) -> RunVariation:

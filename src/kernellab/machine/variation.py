@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
@@ -53,6 +55,19 @@ def load_variation(machine: str) -> Variation | None:
         return cast("Variation", json.loads(_file(machine).read_bytes()))
     except (OSError, ValueError):
         return None
+
+
+def published_variation(gpu: str) -> Variation | None:
+    """The variation on another machine with a GPU of this name, from variations.toml; None for most GPUs."""
+    published = _published().get(gpu)
+    if published is None:
+        return None
+    return cast("Variation", {"machine": gpu, **published})
+
+
+@functools.cache
+def _published() -> dict[str, dict[str, object]]:
+    return tomllib.loads(Path(__file__).with_name("variations.toml").read_text(encoding="utf-8"))
 
 
 def _file(machine: str) -> Path:

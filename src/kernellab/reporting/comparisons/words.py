@@ -188,6 +188,12 @@ def variation_sentence(comparison: Comparison) -> str:
         sentences.append(
             f"Times vary by {_range(measured)} from run to run on this machine (klab doctor --aa, {origin})."
         )
+    published = [variation.relative for variation in used if variation.source == "published"]
+    if published:
+        sentences.append(
+            f"A variation of {_range(published)} from run to run is assumed, half as much again as was measured on "
+            "another machine with this GPU: klab doctor --aa measures this one."
+        )
     seen = [variation.relative for variation in used if variation.source == "runs"]
     if seen:
         sentences.append(f"The runs of a side vary by {_range(seen)}.")
