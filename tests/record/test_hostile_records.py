@@ -60,5 +60,13 @@ def test_every_hostile_record_is_refused_or_printed_harmlessly(records, tmp_path
             refused.append(name)
     for name in TEXTS:
         assert f"{name} in every text" not in refused, "texts are shown, whatever they say"
-    for name in ("a sample of NaN", "a sample of -1", "a pipe", "a file of 1 GiB", "empty", "the same result twice"):
+    for name in (
+        "a sample of NaN",
+        "a sample of -1",
+        "a pipe",
+        "a file of 1 GiB",
+        "empty",
+        "the same result twice",
+        "a GPU of 0 SMs",
+    ):
         assert name in refused

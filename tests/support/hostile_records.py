@@ -91,6 +91,7 @@ def hostile_records(sound: dict) -> dict[str, Callable[[Path], None]]:
         ("more rounds than samples", (*series, "rounds"), [*range(100_000)]),
         ("rounds beyond all integers", (*series, "rounds", 0), 10**30),
         ("a ceiling of 0", ("machine", "ceilings"), {"copy_gbps": 0, "matmul_tflops": {}}),
+        *([("a GPU of 0 SMs", ("machine", "gpu", "sms"), 0)] if sound["machine"].get("gpu") else []),
         ("a size below 0", ("results", timed, "case", "dims"), {"M": -5}),
         ("a device that does not exist", ("results", timed, "case", "device"), "../../dev/null"),
         ("an option nested a thousand levels deep", ("results", timed, "case", "options"), _nested(900)),
