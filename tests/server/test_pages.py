@@ -1,7 +1,13 @@
 """What the pages answer: the list with its filters, reports, comparisons, runs in progress, and a stranger's runs."""
 
+import hashlib
+import http.client
 import json
+import os
 import re
+import shutil
+import signal
+import stat
 import threading
 import time
 from urllib.parse import quote
@@ -46,7 +52,7 @@ def key(server, name):
 def test_the_list_has_the_newest_run_first_and_says_how_it_ended(server):
     page = server.request("/").text
     assert names(page) == ["stopped", "elsewhere", "softmax-wrong", "gelu-2", "gelu-1", "gelu-0"]
-    assert "unfinished: 1 ok" in page
+    assert "unfinished: 1 right" in page
     assert '<td class="bad">1 wrong</td>' in page
 
 
@@ -66,6 +72,7 @@ def test_filters_narrow_the_list(server, query, found):
     page = server.request(f"/?{query}").text
     assert names(page) == found
     assert ("No run matches." in page) == (found == [])
+    assert page.count(" selected>") == query.count("=") - query.count("text=")
     assert "<script>" not in page.partition("<main")[2].partition("</main>")[0]
 
 
@@ -80,7 +87,7 @@ def test_pages_of_the_list_keep_the_filter(tmp_path):
         assert following == "/?op=gelu&page=2"
         assert len(names(server.request(following).text)) == 10
         assert server.request("/?page=0").status == server.request("/?page=x").status == 400
-        assert "No run matches" not in server.request("/?page=9").text
+        assert len(names(server.request("/?page=9").text)) == 10  # the last one
 
 
 def test_a_run_opens_as_its_report(server):
@@ -142,6 +149,53 @@ def test_a_run_in_progress_is_sent_as_it_grows(tmp_path):
 def test_a_run_that_was_interrupted_is_said_to_be(server):
     events = server.request(f"/live/{key(server, 'stopped')}/events").text
     assert "ended before it was complete" in events
+
+
+def test_a_pipe_in_the_place_of_a_journal_is_not_waited_for(tmp_path):
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / JOURNAL)
+    with served(tmp_path) as server:
+        server.log_in()
+        assert "not an ordinary file" in server.request("/").text
+        address = f"/live/{hashlib.sha256(b'pipe').hexdigest()[:16]}/events"
+        assert "not an ordinary file" in server.request(address).text
+
+
+def test_a_folder_that_has_vanished_is_named(tmp_path):
+    write_run(tmp_path / "runs" / "one")
+    with served(tmp_path / "runs") as server:
+        server.log_in()
+        shutil.rmtree(tmp_path / "runs")
+        answer = server.request("/")
+        assert answer.status == 400
+        assert "no longer there" in answer.text
+
+
+def test_an_interruption_ends_the_server_while_a_run_is_watched(tmp_path):
+    journal = write_run(tmp_path / "run", complete=False) / JOURNAL
+    with served(tmp_path) as server, locked(journal):
+        server.log_in()
+        address = re.search(r"/live/[0-9a-f]+", server.request("/").text)[0]
+        watching = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        watching.request("GET", f"{address}/events", headers={"cookie": f"klab-{server.port}={server.token}"})
+        watching.getresponse().readline()
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(10) == 0
+        assert server.process.stderr.read() == ""
+        watching.close()
+
+
+def test_a_browser_is_opened_by_a_file_that_only_this_user_can_read(tmp_path):
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\ncp -p "${{1#file://}}" {tmp_path}/page\n')
+    browser.chmod(0o755)
+    with served(tmp_path, "--open", BROWSER=f"{browser} %s") as server:
+        deadline = time.monotonic() + 10
+        while not (tmp_path / "page").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert server.token not in (tmp_path / "opened").read_text()
+    assert server.token in (tmp_path / "page").read_text()
+    assert stat.S_IMODE((tmp_path / "page").stat().st_mode) == 0o600
 
 
 def test_texts_of_a_stranger_are_shown_as_texts(tmp_path):

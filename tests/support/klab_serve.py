@@ -55,9 +55,13 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(runs: Path) -> Iterator[Served]:
+def served(runs: Path, *options: str, **env: str) -> Iterator[Served]:
     process = subprocess.Popen(
-        klab_command("serve", "--runs", runs), env=klab_env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        klab_command("serve", "--runs", runs, *options),
+        env=klab_env(**env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None

@@ -6,6 +6,7 @@ Where the system or the file system has no such locks, nothing is locked.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,11 @@ def is_locked(path: Path) -> bool:
     """Whether a process holds the lock of a file."""
     if not _HAS_LOCKS:
         return False
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    # A pipe that nobody writes to would be waited for.
+    with (
+        contextlib.suppress(OSError),
+        os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file,
+    ):
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

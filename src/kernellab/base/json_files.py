@@ -28,15 +28,16 @@ class Refused(ValueError):
     """A file or a document that is not read, and why."""
 
 
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The content of an ordinary file of at most `most` bytes. Raises OSError if it cannot be read."""
+def read_bytes(path: Path, most: int = MOST_BYTES, start: int = 0) -> bytes:
+    """The content of an ordinary file of at most `most` bytes, from `start` on. Raises OSError if it cannot be read."""
     # A pipe that nobody writes to would be waited for.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise Refused("it is not an ordinary file")
+        file.seek(start)
         content = file.read(most + 1) if status.st_size <= most else None
-    if content is None or len(content) > most:
+    if content is None or start + len(content) > most:
         raise Refused(f"it is larger than {most >> 20} MiB")
     return content
 

@@ -120,7 +120,7 @@ def timed_in(index: Index, run: IndexedRun) -> set[tuple[str, str, str]]:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The ops of a run, and how many implementations have each status, all cases together."""
+    """The ops of a run, and how many results have each status."""
 
     ops: tuple[str, ...] = ()
     statuses: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -129,15 +129,16 @@ class Outcomes:
 def outcomes(index: Index) -> dict[Path, Outcomes]:
     """How every run fared, by its folder."""
     query = (
-        "SELECT r.folder, m.op, m.status, COUNT(DISTINCT m.impl) FROM measurements m JOIN runs r ON r.id = m.run"
+        """SELECT r.folder, m.op, m.status, COUNT(DISTINCT m.impl || char(10) || m."case")"""
+        " FROM measurements m JOIN runs r ON r.id = m.run"
         " GROUP BY r.id, m.op, m.status ORDER BY r.id, m.op, m.status"
     )
     ops: dict[bytes, dict[str, None]] = {}
     statuses: dict[bytes, dict[str, int]] = {}
-    for folder, op, status, impls in index.connection.execute(query):
+    for folder, op, status, results in index.connection.execute(query):
         ops.setdefault(folder, {})[op] = None
         of_run = statuses.setdefault(folder, {})
-        of_run[status] = of_run.get(status, 0) + impls
+        of_run[status] = of_run.get(status, 0) + results
     return {index.runs / os.fsdecode(folder): Outcomes(tuple(ops[folder]), statuses[folder]) for folder in ops}
 
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOSTS = ("127.0.0.1", "localhost")
@@ -33,7 +33,7 @@ class Access:
     def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self._app = app
         self._token = token
-        self._hosts = {f"{host}:{port}" for host in HOSTS}
+        self._hosts = {f"{host}:{port}" for host in HOSTS} | (set(HOSTS) if port == 80 else set())
         self._cookie = f"klab-{port}"  # cookies do not tell ports apart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,8 +58,9 @@ class Access:
             return PlainTextResponse("This server only reads.\n", status_code=405, headers={"allow": "GET, HEAD"})
         token = request.query_params.get("token")
         if token is not None and self._is_token(token):
-            # The token leaves the address bar, and with it what a user might copy to others.
-            answer = RedirectResponse("/", 303)
+            # The token leaves the address bar, and with it what a user might copy to others. This is no redirection:
+            # after one, the browser would keep the cookie back where the address was a link in another page.
+            answer = HTMLResponse('<!doctype html><meta http-equiv="refresh" content="0; url=/"><a href="/">runs</a>')
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
             return answer
         if not self._is_token(request.cookies.get(self._cookie, "")):

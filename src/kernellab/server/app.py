@@ -6,7 +6,7 @@ A run is addressed by its number in the index, never by a path.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,15 +24,15 @@ from kernellab.reporting.html.document import policy_of
 from kernellab.server import pages
 from kernellab.server.access import Access
 from kernellab.server.live_run import LiveRun
-from kernellab.server.runs import Runs
+from kernellab.server.runs import NoSuchRun, Runs
 
 _POLL_S = 0.5  # between two looks at a journal
 _SILENCE_S = 15.0  # after which a comment shows that the server is there
 
 
-def build(runs: Path, *, token: str, port: int) -> ASGIApp:
-    """The application over a folder of runs, behind its access check."""
-    site = _Site(Runs(runs))
+def build(runs: Path, *, token: str, port: int, is_stopping: Callable[[], bool]) -> ASGIApp:
+    """The application over a folder of runs, behind its access check. What goes on ends once `is_stopping`."""
+    site = _Site(Runs(runs), is_stopping)
     routes = [
         Route("/", site.run_list),
         Route("/runs/{key}", site.report),
@@ -50,6 +50,7 @@ def build(runs: Path, *, token: str, port: int) -> ASGIApp:
 @dataclass
 class _Site:
     runs: Runs
+    is_stopping: Callable[[], bool]
 
     def run_list(self, request: Request) -> Response:
         query = request.query_params
@@ -60,6 +61,8 @@ class _Site:
 
     def compare(self, request: Request) -> Response:
         before, after = (request.query_params.get(name, "") for name in ("before", "after"))
+        if not before or not after:
+            raise UserError("Mark one run as before and one as after in the list of runs.")
         return _html(self.runs.comparison(before, after))
 
     def live(self, request: Request) -> Response:
@@ -68,13 +71,13 @@ class _Site:
 
     async def events(self, request: Request) -> Response:
         folder = await to_thread.run_sync(self.runs.folder, request.path_params["key"])
-        return StreamingResponse(_states(LiveRun(folder)), media_type="text/event-stream")
+        return StreamingResponse(_states(LiveRun(folder), self.is_stopping), media_type="text/event-stream")
 
 
-async def _states(run: LiveRun) -> AsyncIterator[str]:
+async def _states(run: LiveRun, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """The states of a run as server-sent events, until the run is complete. The client's leaving ends the response."""
     silent_s = 0.0
-    while True:
+    while not is_stopping():
         if await to_thread.run_sync(run.read) or silent_s == 0.0:
             yield f"event: state\ndata: {json.dumps(run.state())}\n\n"
         elif silent_s >= _SILENCE_S:
@@ -101,7 +104,7 @@ def _page(text: str) -> int:
 
 def _user_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, UserError)
-    return _message(error.message, 400)
+    return _message(error.message, 404 if isinstance(error, NoSuchRun) else 400)
 
 
 def _http_error(request: Request, error: Exception) -> Response:

@@ -12,10 +12,11 @@ from typing import TypedDict
 from kernellab.base import json_files
 from kernellab.base.errors import UserError
 from kernellab.base.text import printable
+from kernellab.record import statuses
 from kernellab.record.event import Event
 from kernellab.record.journal import JOURNAL, empty_record, is_being_written
 from kernellab.record.reading import parse_line
-from kernellab.record.result_events import PhaseBegun, PhaseEnded
+from kernellab.record.result_events import PhaseBegun, PhaseEnded, RoundTimed, SeriesTimed
 from kernellab.record.run_events import WorkPlanned
 from kernellab.record.schema import Result
 from kernellab.reporting.text import numbers
@@ -31,6 +32,7 @@ class LiveRow(TypedDict):
     case: str
     impl: str
     check: str
+    tone: str  # a class of base.css
     time: str
     rounds: int
 
@@ -41,6 +43,7 @@ class LiveState(TypedDict):
     now: str
     steps: int
     steps_done: int
+    timed: int  # implementations with samples
     trials: int
     rows: list[LiveRow]
     rows_left_out: int
@@ -71,11 +74,12 @@ class LiveRun:
             return False
         writing = is_being_written(self._folder)  # asked first: what a writer leaves at its end is read below
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                new = file.read(json_files.MOST_BYTES)
+            new = json_files.read_bytes(self._path, start=self._offset)
         except OSError as error:
             self.problem = f"{JOURNAL} cannot be read: {error.strerror}"
+            return True
+        except json_files.Refused as refused:
+            self.problem = f"{JOURNAL} is not read: {refused}"
             return True
         whole = new[: new.rfind(b"\n") + 1]  # the last line may be half written
         self._offset += len(whole)
@@ -106,6 +110,10 @@ class LiveRun:
             self._now = f"{event.op} {case}: {event.phase} {event.impl or ''}".strip()
         elif isinstance(event, PhaseEnded):
             self._now = ""
+        elif isinstance(event, RoundTimed) and event.case:
+            self._now = f"{event.op} {numbers.case_label(event.case)}: timing, round {event.round + 1}"
+        elif isinstance(event, SeriesTimed):
+            self._now = ""
 
     def state(self) -> LiveState:
         results = self._record["results"]
@@ -113,6 +121,7 @@ class LiveRun:
             "now": printable(self._now, _MOST_CHARACTERS),
             "steps": self._steps,
             "steps_done": sum(result["check"] is not None for result in results),
+            "timed": sum(bool(result["times"]) for result in results),
             "trials": len(self._record["trials"]),
             "rows": [_row(result) for result in results[:MOST_ROWS]],
             "rows_left_out": max(0, len(results) - MOST_ROWS),
@@ -129,9 +138,16 @@ def _row(result: Result) -> LiveRow:
         "case": printable(numbers.case_label(result["case"]), _MOST_CHARACTERS),
         "impl": printable(result["impl"], _MOST_CHARACTERS),
         "check": _check_text(check["status"], check["reason"]) if check else "",
+        "tone": _tone(check["status"]) if check else "",
         "time": numbers.duration(statistics.median(samples)) if samples else "",
         "rounds": len(set(result["times"][0]["rounds"])) if result["times"] else 0,
     }
+
+
+def _tone(status: str) -> str:
+    if status in statuses.RIGHT:
+        return "good"
+    return "bad" if status in statuses.FAILED else "faint"
 
 
 def _check_text(status: str, reason: str | None) -> str:

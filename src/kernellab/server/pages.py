@@ -45,7 +45,7 @@ class Filter(NamedTuple):
 
 def run_list(rows: Sequence[RunRow], total: int, page: int, filters: Sequence[Filter], text: str) -> str:
     """One page of the list of runs, `total` on all pages together."""
-    pages = max(1, -(-total // PAGE_ROWS))
+    pages = page_count(total)
     chosen = {f.name: f.chosen for f in filters if f.chosen} | ({"text": text} if text else {})
     filtered = bool(chosen)
     return _render(
@@ -62,6 +62,10 @@ def run_list(rows: Sequence[RunRow], total: int, page: int, filters: Sequence[Fi
         previous=_address(chosen, page - 1) if page > 1 else "",
         next=_address(chosen, page + 1) if page < pages else "",
     )
+
+
+def page_count(total: int) -> int:
+    return max(1, -(-total // PAGE_ROWS))
 
 
 def live_run(key: str, name: str) -> str:

@@ -16,15 +16,19 @@ from kernellab.history.digest import COMPLETE, UNREADABLE
 from kernellab.history.index import Index
 from kernellab.history.queries import IndexedRun, Outcomes, all_runs, outcomes
 from kernellab.record.reading import load
-from kernellab.record.statuses import FAILED
+from kernellab.record.statuses import FAILED, OK, UNKNOWN
 from kernellab.record.verdict import derive
 from kernellab.reporting.comparisons import page as comparison_page
 from kernellab.reporting.html.parts import label
 from kernellab.reporting.report.document import report
 from kernellab.reporting.report.parts.section import Run
-from kernellab.server.pages import PAGE_ROWS, Filter, RunRow, run_list
+from kernellab.server.pages import PAGE_ROWS, Filter, RunRow, page_count, run_list
 
 _NAME, _ANSWER, _SHORT = 120, 200, 60  # characters
+
+
+class NoSuchRun(UserError):
+    """A run that the index does not know."""
 
 
 class _Entry(NamedTuple):
@@ -42,14 +46,12 @@ class Runs:
     root: Path
 
     def list_page(self, query: Mapping[str, str], page: int) -> str:
-        """The list of runs that match the filters of a query, the newest first."""
+        """The list of runs that match the filters of a query, the newest first. Beyond its last page, that one."""
         entries = self._entries()
-        filters = [
-            Filter(name, sorted({value for entry in entries for value in _values(name, entry)}), query.get(name, ""))
-            for name in _FILTERS
-        ]
+        filters = [_filter(name, entries, label(query[name], _NAME) if query.get(name) else "") for name in _FILTERS]
         text = query.get("text", "").strip()
         matching = [entry for entry in reversed(entries) if self._matches(entry, query, text)]
+        page = min(page, page_count(len(matching)))
         shown = matching[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
         return run_list([self._row(entry) for entry in shown], len(matching), page, filters, text)
 
@@ -67,9 +69,11 @@ class Runs:
         for entry in self._entries():
             if entry.key == key:
                 return entry.run.folder
-        raise UserError("There is no such run: it may have been removed.")
+        raise NoSuchRun("There is no such run: it may have been removed.")
 
     def _entries(self) -> list[_Entry]:
+        if not self.root.is_dir():
+            raise UserError(f"The folder {self.root} is no longer there.")
         with Index(self.root) as index:
             index.refresh()
             by_folder = outcomes(index)
@@ -111,6 +115,11 @@ _FILTERS: dict[str, Callable[[_Entry], Iterable[str | None]]] = {
 }
 
 
+def _filter(name: str, entries: Iterable[_Entry], chosen: str) -> Filter:
+    values = {value for entry in entries for value in _values(name, entry)}
+    return Filter(name, sorted(values | ({chosen} if chosen else set())), chosen)
+
+
 def _values(name: str, entry: _Entry) -> list[str]:
     return [label(value, _NAME) for value in _FILTERS[name](entry) if value]
 
@@ -124,12 +133,17 @@ def _name(root: Path, folder: Path) -> str:
     return str(folder.relative_to(root.resolve()))
 
 
+_WORDS = {OK.name: "right", UNKNOWN: "cannot tell"}
+
+
 def _answer(entry: _Entry) -> tuple[str, str]:
     """What came out, and its tone."""
     run, statuses = entry.run, entry.outcomes.statuses
     if run.state == UNREADABLE:
         return run.problem or run.state, "bad"
-    counts = ", ".join(f"{number} {status}" for status, number in statuses.items()) or "no results"
+    counts = ", ".join(f"{number} {_WORDS.get(status, status)}" for status, number in statuses.items())
+    if not counts:
+        return ("nothing was checked or timed", "") if run.state == COMPLETE else (run.state, "warn")
     if run.state != COMPLETE:
         return f"{run.state}: {counts}", "warn"
     return counts, "bad" if FAILED & statuses.keys() else "good"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "show the history in a browser: all runs, reports, comparisons, a run in progress"
 ORDER = 95
-_NEEDED = ("starlette", "uvicorn", "jinja2")
+_NEEDED = ("anyio", "starlette", "uvicorn", "jinja2", "plotly")
 
 
 def arguments(parser: Parser) -> None:
@@ -24,9 +24,11 @@ def arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f"klab serve needs {', '.join(missing)}: pip install 'kernellab[serve]'")
+    for name in _NEEDED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise UserError(f"klab serve needs {name} ({error}): pip install 'kernellab[serve]'") from None
     from kernellab.cli.project import project_text
     from kernellab.server.start import serve
 

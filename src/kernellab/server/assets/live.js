@@ -9,15 +9,17 @@
       const cell = line.insertCell();
       cell.textContent = column === "rounds" ? entry.rounds || "" : entry[column];
       if (column === "time" || column === "rounds") cell.className = "number";
-      if (column === "check") cell.className = entry.check.startsWith("ok") ? "good" : entry.check ? "bad" : "";
+      if (column === "check") cell.className = entry.tone;
     }
     return line;
   };
   source.addEventListener("state", (event) => {
     const state = JSON.parse(event.data);
     const trials = state.trials ? `, ${state.trials} trials` : "";
-    const progress = `${state.steps_done} of ${state.steps} implementations checked${trials}`;
-    place("now").textContent = state.problem || (state.complete ? `Complete: ${progress}` : `${progress}. ${state.now}`);
+    const timed = state.timed ? `, ${state.timed} timed` : "";
+    const progress = `${state.steps_done} of ${state.steps} implementations checked${timed}${trials}`;
+    const done = state.complete ? "Complete" : state.problem || state.now || "Between two steps";
+    place("now").textContent = `${progress}. ${done}`;
     place("progress").max = Math.max(state.steps, 1);
     place("progress").value = state.complete ? Math.max(state.steps, 1) : state.steps_done;
     place("rows").replaceChildren(...state.rows.map(row));
@@ -26,6 +28,9 @@
   });
   source.addEventListener("end", () => source.close());
   source.onerror = () => {
-    place("now").textContent = "klab serve does not answer. This page continues when it does.";
+    // A server that was started again has another token: the browser is refused, and gives up.
+    place("now").textContent = source.readyState === EventSource.CLOSED
+      ? "klab serve has ended. Start it again and open the address that it prints."
+      : "klab serve does not answer. This page continues when it does.";
   };
 })();
