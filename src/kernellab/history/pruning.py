@@ -1,32 +1,26 @@
 """Removes old runs, and what the cache holds for nobody: chosen first, shown, and removed only on request.
 
-A run that is being written stays, and so does one whose folder holds files that kernellab did not write.
+Only what kernellab wrote is removed, file by file. A run that is being written stays, one that cannot be read, and one
+whose folder holds anything else.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernellab.base.errors import UserError
 from kernellab.base.file_lock import try_lock
 from kernellab.base.paths import cache_path
+from kernellab.history.cache_files import COMPILED, is_compiled
 from kernellab.history.digest import RUNNING, stamp
 from kernellab.history.index import Index, index_files, runs_of, sidecars
 from kernellab.history.queries import IndexedRun, all_runs, ops_of_runs
+from kernellab.history.run_files import RunFiles, files_of
 from kernellab.record.journal import JOURNAL
-
-# What kernellab writes into a run's folder; docs/record.md describes it.
-_OWN_FILES = (
-    "journal.jsonl", "run.json", ".run.json.*", "artifacts", "profile.json", "counters.json", "counters.csv",
-    "curves-*", "scaling-*", "report*.html", "verify-*",
-)  # fmt: skip
-# Folders of the cache that hold compiled code. Measured ceilings, tuned tables and failed trials are kept.
-_COMPILED = ("bytecode", "cpp", "extensions", "inductor", "launcher", "nvrtc")
 
 
 @dataclass(frozen=True)
@@ -57,26 +51,28 @@ def old_runs(
 
 
 def _removal(run: IndexedRun) -> Removal:
-    kept = "it is being written" if run.state == RUNNING else None
-    foreign = [] if kept else _foreign_files(run.folder)
-    if foreign:
-        kept = f"its folder also holds {', '.join(foreign[:3])}{' …' if len(foreign) > 3 else ''}"
+    kept = "it is being written" if run.state == RUNNING else _why_kept(run.folder)[0]
     return Removal((run.folder,), run.time, _bytes(run.folder), kept)
 
 
-def _foreign_files(folder: Path) -> list[str]:
+def _why_kept(folder: Path) -> tuple[str | None, RunFiles]:
+    """Why a run's folder stays, if it does, and its files."""
     try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths
-    except OSError:
-        return ["files that cannot be listed"]
-    return [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in _OWN_FILES)]
+        files = files_of(folder)
+    except UserError:
+        return "its record cannot be read", RunFiles()
+    foreign = files.foreign
+    more = " …" if len(foreign) > 3 else ""
+    return (f"its folder also holds {', '.join(foreign[:3])}{more}" if foreign else None), files
 
 
 def unused_cache(before: float) -> list[Removal]:
     """Compiled code and indices that were not used since a time, and indices of folders of runs that are gone."""
     found = []
-    for name in _COMPILED:
+    for name in COMPILED:
         for paths in _entries(cache_path(name)):
+            if not all(is_compiled(name, path) for path in paths):
+                continue  # somebody else's
             used = max((_last_use(path) for path in paths), default=0.0)
             if used < before:
                 found.append(Removal(paths, used, sum(map(_bytes, paths))))
@@ -84,7 +80,7 @@ def unused_cache(before: float) -> list[Removal]:
         runs = runs_of(file)
         paths = tuple(path for path in sidecars(file) if path.exists())
         used = max(map(_last_use, paths), default=0.0)
-        if runs is None or not runs.is_dir() or used < before:
+        if runs is not None and (not runs.is_dir() or used < before):
             found.append(Removal(paths, used, sum(map(_bytes, paths))))
     return found
 
@@ -101,7 +97,10 @@ def remove_run(removal: Removal, index: Index) -> str | None:
             journal = stack.enter_context((folder / JOURNAL).open("rb"))
             if not try_lock(journal):
                 return "it is being written"
-        problem = _remove(folder)
+        kept, files = _why_kept(folder)  # somebody may have added a file since the run was chosen
+        if kept:
+            return kept
+        problem = _remove(files.files, files.folders)
     for parent in folder.parents:
         if parent == index.runs:
             break
@@ -112,16 +111,29 @@ def remove_run(removal: Removal, index: Index) -> str | None:
 
 def remove_entry(removal: Removal) -> str | None:
     """Remove an entry of the cache; returns why it stays if it does."""
-    problems = [problem for path in removal.paths if (problem := _remove(path))]
-    return problems[0] if problems else None
-
-
-def _remove(path: Path) -> str | None:
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)  # follows no links
+    problems: list[str | None] = []
+    for path in removal.paths:
+        if not is_compiled(path.parent.name, path) and path.parent != cache_path("history"):
+            problems.append("it has changed")
+        elif path.is_dir() and not path.is_symlink():
+            folders = [Path(folder) for folder, _, _ in os.walk(path, topdown=False)]
+            problems.append(_remove([file for folder in folders for file in _files(folder)], folders))
         else:
-            path.unlink(missing_ok=True)
+            problems.append(_remove([path], []))
+    return next(filter(None, problems), None)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_symlink() or not path.is_dir()]
+
+
+def _remove(files: Sequence[Path], folders: Sequence[Path]) -> str | None:
+    """Remove files, then the folders that held them, which must be empty; returns why that failed."""
+    try:
+        for file in files:
+            file.unlink(missing_ok=True)
+        for folder in folders:
+            folder.rmdir()
     except OSError as error:
         return f"it cannot be removed: {error.strerror}"
     return None
