@@ -39,10 +39,13 @@ def file_name(text: str) -> str:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically: a reader sees the old content or the new, never a part."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file atomically: a reader sees the old content or the new, never a part. A link is replaced."""
+    # Neither a link of this name nor one of the scratch file's is followed: the folder may be a stranger's.
+    scratch = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(scratch, flags, 0o666)
     try:
-        with scratch.open("wb") as f:
+        with os.fdopen(descriptor, "wb") as f:
             f.write(content)
             f.flush()
             os.fsync(f.fileno())

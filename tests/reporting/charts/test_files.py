@@ -10,7 +10,8 @@ import pytest
 
 from kernellab.reporting.charts import files
 from support.klab import HERE, klab_env
-from support.sweeps import swept
+from support.records import timed
+from support.sweeps import at, derived_record, swept
 
 
 def test_the_csv_holds_what_the_record_does(tmp_path):
@@ -92,3 +93,34 @@ def test_without_a_package_only_its_own_drawings_are_missing(tmp_path, absent, s
     assert (tmp_path / "curves-f-N-float32.png").exists() is drawn
     charted = absent != "plotext" and importlib.util.find_spec("plotext") is not None
     assert ("┤" in done.stdout) is charted
+
+
+def test_names_of_a_stranger_are_no_paths_and_prepared_links_are_not_followed(tmp_path):
+    run, mine = tmp_path / "run", tmp_path / "mine.txt"
+    (run / "curves-x").mkdir(parents=True)  # a folder that would make the path valid
+    (tmp_path / "outside").mkdir()
+    mine.write_text("mine")
+    results = [
+        at(timed("torch", n * factor), {"N": n}, op=op, dtype="../float32", path=path)
+        for op, path in (("x/../../outside/pwned", "a"), ("x/../../outside/pwned", "a/b"), ("x/", "é" * 300))
+        for n, factor in ((64, 1), (128, 1), (256, 1))
+    ]
+    for kind in ("csv", "png", "svg"):
+        (run / f"curves-x_-N-.._float32.{kind}").symlink_to(mine)
+    written = files.write(derived_record(*results), run)
+    assert len({path.name for path in written if path.suffix == ".csv"}) == 3
+    assert all(path.parent == run and path.is_file() and not path.is_symlink() for path in written)
+    assert mine.read_text() == "mine"
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "outside", "run"]
+
+
+def test_sweeps_whose_names_look_the_same_in_a_file_name_have_files_of_their_own(tmp_path):
+    results = [at(timed("torch", n), {"N": n}, op=op) for op in ("a/b", "a b", "a_b") for n in (64, 128, 256)]
+    tables = [path for path in files.write(derived_record(*results), tmp_path) if path.suffix == ".csv"]
+    assert [path.name for path in tables] == [
+        "curves-a_b-N-float32.csv",
+        "curves-a_b-N-float32-2.csv",
+        "curves-a_b-N-float32-3.csv",
+    ]
+    assert ["a/b", "a b", "a_b"] == [next(csv.DictReader(path.open()))["op"] for path in tables]

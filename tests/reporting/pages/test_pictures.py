@@ -38,3 +38,13 @@ def test_gpu_time_comes_first_and_cpu_time_has_its_own_files(tmp_path):
 def test_stacks_alone_can_be_drawn(tmp_path):
     written = pictures.draw_stacks(build_trace(gpu=True), tmp_path / "stacks_x", "title")
     assert {path.name for path in written} == {"stacks_x.svg", "stacks_x.txt"}
+
+
+def test_prepared_links_are_not_followed(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    for suffix in ("html", "svg", "txt", "speedscope.json"):
+        (tmp_path / f"x.{suffix}").symlink_to(mine)
+    written = pictures.draw(build_trace(gpu=False), tmp_path / "x.json", "title")
+    assert not any(path.is_symlink() for path in written)
+    assert mine.read_text() == "mine"

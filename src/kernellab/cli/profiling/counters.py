@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
-from kernellab.base.paths import file_name
+from kernellab.base.paths import file_name, replace_file
 from kernellab.cli.options import absolute_target, print_json
 from kernellab.cli.profiling import programs
 from kernellab.cli.run_folder import create_folder, create_journal, display_path
@@ -176,11 +177,12 @@ def _finish(args: argparse.Namespace, document: CountersDocument, journal: Journ
 def _write_files(document: CountersDocument, folder: Path) -> None:
     from kernellab.counters.tables import COLUMNS, csv_rows
 
-    (folder / "counters.json").write_text(json.dumps(document, indent=1, allow_nan=False))
-    with (folder / "counters.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(csv_rows(_kernels(document)))
+    replace_file(folder / "counters.json", json.dumps(document, indent=1, allow_nan=False).encode())
+    table = io.StringIO()
+    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(csv_rows(_kernels(document)))
+    replace_file(folder / "counters.csv", table.getvalue().encode())
 
 
 def _kernels(document: CountersDocument) -> Sequence[KernelRow]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
+from kernellab.base.paths import replace_file
 from kernellab.cli.options import print_json
 from kernellab.cli.profiling.traces import table_options
 from kernellab.cli.run_folder import create_journal, display_path
@@ -99,7 +100,7 @@ def _report(args: argparse.Namespace, profiles: list[TraceProfile], collected: P
     by_rank = [profile for profile in profiles if profile.cycle == 1] if "rank" in profiles[0].session else []
     across_ranks = compare_ranks([profile.trace for profile in by_rank]) if len(by_rank) > 1 else None
     document = _document(profiles, collected, folder, across_ranks)
-    (folder / "profile.json").write_text(json.dumps(document, indent=1, allow_nan=False))
+    replace_file(folder / "profile.json", json.dumps(document, indent=1, allow_nan=False).encode())
     if args.json:
         print_json(document)
         return

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernellab.base.errors import UserError
 from kernellab.base.json import JsonObject
+from kernellab.base.paths import replace_file
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.charts.series import Sweep, find
@@ -39,12 +40,12 @@ def missing_packages() -> str | None:
 
 def _write(sweep: Sweep, record: DerivedRecord, folder: Path) -> list[Path]:
     table = folder / f"curves-{sweep.stem}.csv"
-    table.write_text(_csv(sweep))
+    replace_file(table, _csv(sweep).encode())
     written = [table]
     fits = sweep_table.fit_growth(sweep)
     if fits:
         written.append(folder / f"scaling-{sweep.stem}.json")
-        written[-1].write_text(json.dumps(_scaling(sweep, fits), indent=1) + "\n")
+        replace_file(written[-1], f"{json.dumps(_scaling(sweep, fits), indent=1)}\n".encode())
     if importlib.util.find_spec("matplotlib") is not None:
         from kernellab.reporting.charts import plot
 

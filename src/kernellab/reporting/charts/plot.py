@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from kernellab.base.paths import replace_file
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.charts.provenance import provenance
 from kernellab.reporting.charts.series import Sweep, ceiling, describe_gaps
@@ -59,7 +61,9 @@ def draw(sweep: Sweep, record: DerivedRecord) -> Figure:
 def save(figure: Figure, path: Path) -> None:
     """Writes the same file for the same figure: no date of drawing, no random names."""
     with matplotlib.rc_context({"svg.hashsalt": "kernellab", "svg.fonttype": "none"}):
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        picture, kind = io.BytesIO(), path.suffix[1:]
+        figure.savefig(picture, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    replace_file(path, picture.getvalue())
 
 
 def _draw_ceiling(axes: Axes, sweep: Sweep, record: DerivedRecord) -> None:

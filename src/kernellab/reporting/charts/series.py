@@ -16,6 +16,7 @@ from kernellab.record.derived import DerivedRecord, DerivedResult, TimeVerdict, 
 from kernellab.record.statuses import RIGHT
 
 FEWEST = 3  # sizes that make a sweep
+_STEM_BYTES = 160  # a file name has at most 255
 _FACTOR = 1.4  # between neighbouring sizes of a geometric sweep, at least
 
 
@@ -106,7 +107,7 @@ def find(record: DerivedRecord) -> list[Sweep]:
             sizes = {_dims(groups[m][0])[dim]: groups[m] for m in members}
             first, *_ = ordered = dict(sorted(sizes.items()))
             result = ordered[first][0]
-            stem = f"{result['op']}-{dim}-{result['case']['dtype']}"
+            stem = _file_stem(f"{result['op']}-{dim}-{result['case']['dtype']}")
             sweeps.append(Sweep(kind[0], dim, together, dict(fixed), result["case"], ordered, stem))
             used = set(members)
             unused = {key: [n for n in numbers if n not in used] for key, numbers in candidates.items()}
@@ -185,9 +186,17 @@ def _distinguish_stems(sweeps: list[Sweep]) -> list[Sweep]:
         if stems.count(sweep.stem) > 1:
             more = {**sweep.fixed, **sweep.case["options"], **dict.fromkeys(sweep.together, "same")}
             stem = "-".join([sweep.stem, *(f"{k}_{v}" for k, v in more.items())])
-            sweep = dataclasses.replace(sweep, stem=re.sub(r"[^\w.-]+", "_", stem))
-        distinct.append(sweep)
+            sweep = dataclasses.replace(sweep, stem=_file_stem(stem))
+        earlier = [other.stem for other in distinct]
+        numbered = (f"{sweep.stem}-{number}" for number in itertools.count(2))
+        free = next(stem for stem in (sweep.stem, *itertools.islice(numbered, len(sweeps))) if stem not in earlier)
+        distinct.append(dataclasses.replace(sweep, stem=free))
     return distinct
+
+
+def _file_stem(text: str) -> str:
+    """A text as a part of a file name: a record may be a stranger's, and its names are no paths."""
+    return re.sub(r"[^\w.-]+", "_", text).encode()[:_STEM_BYTES].decode(errors="ignore")
 
 
 def _point(result: DerivedResult, unit: str) -> Point | None:

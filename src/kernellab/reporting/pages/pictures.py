@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernellab.analysis.stacks import collapse_stacks
+from kernellab.base.paths import replace_file
 from kernellab.reporting.pages import flame, timeline
 from kernellab.traces.trace import ON_GPU, Trace
 
@@ -12,7 +13,7 @@ from kernellab.traces.trace import ON_GPU, Trace
 def draw(trace: Trace, path: Path, title: str) -> list[Path]:
     """Write all pictures, named like the trace. If a GPU was used, CPU time has its own flame graph, `NAME-cpu`."""
     page = path.with_suffix(".html")
-    page.write_text(timeline.page(trace, title))
+    replace_file(page, timeline.page(trace, title).encode())
     stem = path.with_suffix("")
     written = [page, *draw_stacks(trace, stem, title)]
     stacks = {"CPU time": collapse_stacks(trace, "cpu")}
@@ -20,7 +21,7 @@ def draw(trace: Trace, path: Path, title: str) -> list[Path]:
         written += _write_stacks(stem.with_name(f"{stem.name}-cpu"), title, "CPU time", stacks["CPU time"])
         stacks = {"GPU time": collapse_stacks(trace, "gpu"), **stacks}
     speedscope = stem.with_name(f"{stem.name}.speedscope.json")
-    speedscope.write_text(flame.speedscope(title, stacks))
+    replace_file(speedscope, flame.speedscope(title, stacks).encode())
     return [*written, speedscope]
 
 
@@ -33,6 +34,6 @@ def draw_stacks(trace: Trace, stem: Path, title: str) -> list[Path]:
 
 def _write_stacks(stem: Path, title: str, quantity: str, stacks: flame.Stacks) -> list[Path]:
     svg, text = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".svg", ".txt"))
-    svg.write_text(flame.svg(title, stacks, quantity))
-    text.write_text(flame.text(stacks))
+    replace_file(svg, flame.svg(title, stacks, quantity).encode())
+    replace_file(text, flame.text(stacks).encode())
     return [svg, text]
