@@ -123,4 +123,4 @@ def test_sweeps_whose_names_look_the_same_in_a_file_name_have_files_of_their_own
         "curves-a_b-N-float32-2.csv",
         "curves-a_b-N-float32-3.csv",
     ]
-    assert ["a/b", "a b", "a_b"] == [next(csv.DictReader(path.open()))["op"] for path in tables]
+    assert [next(csv.DictReader(path.open()))["op"] for path in tables] == ["a/b", "a b", "a_b"]
