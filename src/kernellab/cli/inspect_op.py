@@ -189,7 +189,7 @@ def listing_of(kernel: InspectedKernel, folder: Path) -> Listing:
     ptx = files["ptx"].read_text() if "ptx" in files else ""
     name = " ".join(filter(None, (f"{kernel['impl']}@{kernel['arch']}", kernel["name"], _configuration(kernel))))
     listing = listing_from_cubin(name, files["cubin"].read_bytes(), ptx)
-    listing.facts = [facts for facts in listing.facts if facts.name == kernel["symbol"]]
+    listing.facts = [facts for facts in listing.facts if facts.name == kernel.get("symbol", facts.name)]
     return listing
 
 

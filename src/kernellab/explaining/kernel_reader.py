@@ -24,12 +24,18 @@ _WITHOUT_WIDTH = ("bulk_copy", "generic_load", "generic_store", "global_atomic")
 
 def read_kernels(entry: CodeJson | None, choices: Sequence[TunedJson] = ()) -> list[Kernel]:
     """Of an autotuned kernel only the configuration in `choices`, or every one where the choice is not known."""
-    kernels = entry["kernels"] if entry else []
+    kernels = [kernel for kernel in entry["kernels"] if _has_launch(kernel)] if entry else []
     compiled = [(k, facts, fits) for k in kernels if (facts := k.get("facts")) and (fits := k["occupancy"])]
     chosen = {k["name"] for k, _, _ in compiled if k.get("tuned") and _is_chosen(k, choices)}
     return [
         _read_kernel(k, facts, fits) for k, facts, fits in compiled if k["name"] not in chosen or _is_chosen(k, choices)
     ]
+
+
+def _has_launch(kernel: KernelJson) -> bool:
+    """Whether it is known how many blocks and threads were launched: nothing can be explained without them."""
+    grid, block = kernel.get("grid"), kernel.get("block")
+    return bool(grid) and bool(block) and min(*(grid or [0]), *(block or [0])) > 0
 
 
 def unfit_kernels(entry: CodeJson) -> list[str]:
@@ -60,14 +66,14 @@ def _read_kernel(k: KernelJson, facts: FactsJson, fits: OccupancyJson) -> Kernel
     average = sum(a["bytes"] * a["count"] for a in loads) / load_count if load_count else 0.0
     return Kernel(
         name=k["name"],
-        times=k["times"],
+        times=k.get("times", 1),
         blocks=math.prod(k["grid"]),
         threads=math.prod(k["block"]),
         kind=k.get("kind") or "",
         config=k.get("config") or {},
         tuned=k.get("tuned"),
         registers=facts["registers"],
-        shared_bytes=k["shared_total_bytes"],
+        shared_bytes=k.get("shared_total_bytes"),
         spill_bytes=facts["spill_bytes"],
         flight_bytes=facts.get("flight_bytes") or 0,
         sectors=k.get("sectors"),

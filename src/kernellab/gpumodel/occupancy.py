@@ -134,7 +134,7 @@ def occupancy(
 def grid_refusal(grid: Sequence[int], block: Sequence[int]) -> tuple[str, str]:
     """Why CUDA refuses a grid or block of this shape for any kernel, and the remedy; empty if it does not."""
     for name, part, sizes, limits in (("grid", "block", grid, _MAX_GRID), ("block", "thread", block, _MAX_BLOCK)):
-        for dim, size, limit in zip("xyz", sizes, limits, strict=True):
+        for dim, size, limit in zip("xyz", sizes, limits, strict=False):
             if size > limit:
                 reason = f"a {name} has at most {limit} {part}s along {dim}, not {size}"
                 return reason, f"distribute the work along {dim} over another dim, or give each {part} more of it"

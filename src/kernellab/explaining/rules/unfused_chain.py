@@ -52,7 +52,8 @@ def examine(subject: Subject) -> Finding | None:
 
 def _limit_to_fused_impls(subject: Subject, gain: float) -> tuple[float | None, str, bool]:
     """The gain with its text, and whether a fused implementation shows less than the prediction."""
-    fastest = min(subject.fused_impls, key=lambda impl: subject.other_times_us[impl], default=None)
+    timed = [impl for impl in subject.fused_impls if subject.other_times_us[impl] > 0]
+    fastest = min(timed, key=lambda impl: subject.other_times_us[impl], default=None)
     if fastest is None or subject.time_us is None or subject.time_us / subject.other_times_us[fastest] >= gain:
         return gain, f": fusing gains about {gain:.3g}×", False
     measured = subject.time_us / subject.other_times_us[fastest]

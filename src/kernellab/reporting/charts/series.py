@@ -181,7 +181,7 @@ def _dims(result: DerivedResult) -> dict[str, int]:
 def _distinguish_stems(sweeps: list[Sweep]) -> list[Sweep]:
     """Adds fixed sizes and options to the names of files that would be the same without them."""
     stems = [sweep.stem for sweep in sweeps]
-    distinct = []
+    distinct: list[Sweep] = []
     for sweep in sweeps:
         if stems.count(sweep.stem) > 1:
             more = {**sweep.fixed, **sweep.case["options"], **dict.fromkeys(sweep.together, "same")}

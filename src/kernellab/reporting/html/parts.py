@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import zlib
 from pathlib import Path
 
@@ -19,8 +20,20 @@ def label(name: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def json_in_script(value: object) -> str:
-    """JSON that cannot end the script element that contains it."""
-    return json.dumps(value).replace("<", "\\u003c")
+    """JSON that cannot end the script element that contains it. A number that JSON has no word for becomes null."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_without_endless_numbers(value))
+    return text.replace("<", "\\u003c")
+
+
+def _without_endless_numbers(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_endless_numbers(entry) for key, entry in value.items()}
+    return [_without_endless_numbers(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def deflated(text: str) -> str:

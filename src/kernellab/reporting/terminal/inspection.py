@@ -131,10 +131,7 @@ def _flatten(entry: CodeJson, kernel: KernelJson) -> InspectedKernel:
         "refusal": kernel["refusal"],
         "files": kernel["files"],
     }
-    if "grid" in kernel:
-        flat["symbol"] = kernel["symbol"]
-        flat["grid"], flat["block"], flat["cluster"] = kernel["grid"], kernel["block"], kernel["cluster"]
-        flat["times"], flat["build_s"] = kernel["times"], kernel["build_s"]
+    _copy_launch(kernel, flat)
     if "cubin_arch" in kernel:
         flat["cubin_arch"] = kernel["cubin_arch"]
     if "not_exported" in kernel:
@@ -151,11 +148,29 @@ def _flatten(entry: CodeJson, kernel: KernelJson) -> InspectedKernel:
         flat["narrowest_global_bytes"] = facts["narrowest_global_bytes"]
         flat["predicated"], flat["uses"] = facts["predicated"], facts["uses"]
         flat["loops"], flat["remarks"] = facts["loops"], facts["remarks"]
-        flat["shared_bytes"] = kernel["shared_total_bytes"]
+        if "shared_total_bytes" in kernel:
+            flat["shared_bytes"] = kernel["shared_total_bytes"]
         flat["static_shared_bytes"] = facts["shared_bytes"]
-        flat["dynamic_shared_bytes"] = kernel["shared_bytes"]
+        if "shared_bytes" in kernel:
+            flat["dynamic_shared_bytes"] = kernel["shared_bytes"]
         flat["occupancy"] = occupancy
     return flat
+
+
+def _copy_launch(kernel: KernelJson, flat: InspectedKernel) -> None:
+    """Copies what is known of the launch: any of it may be absent."""
+    if "symbol" in kernel:
+        flat["symbol"] = kernel["symbol"]
+    if "grid" in kernel:
+        flat["grid"] = kernel["grid"]
+    if "block" in kernel:
+        flat["block"] = kernel["block"]
+    if "cluster" in kernel:
+        flat["cluster"] = kernel["cluster"]
+    if "times" in kernel:
+        flat["times"] = kernel["times"]
+    if "build_s" in kernel:
+        flat["build_s"] = kernel["build_s"]
 
 
 def list_failures(record: Record) -> list[Failure]:
@@ -220,12 +235,13 @@ def build_table(kernels: Sequence[InspectedKernel]) -> Table:
 
 def _number_cells(kernel: InspectedKernel) -> Iterator[str]:
     """The cells of the columns `_NUMBERS`."""
-    clusters = f" by {_describe_dims(kernel['cluster'])}" if kernel["cluster"] != [1, 1, 1] else ""
-    yield f"{_describe_dims(kernel['grid'])}{clusters}"
-    yield _describe_dims(kernel["block"])
+    cluster = kernel.get("cluster") or [1, 1, 1]
+    clusters = f" by {_describe_dims(cluster)}" if cluster != [1, 1, 1] else ""
+    yield f"{_describe_dims(kernel.get('grid') or [])}{clusters}"
+    yield _describe_dims(kernel.get("block") or [])
     yield str(kernel["registers"])
     yield words.memory(kernel["spill_bytes"]) if kernel["spill_bytes"] else ""
-    yield words.memory(kernel["shared_bytes"]) if kernel["shared_bytes"] else ""
+    yield words.memory(kernel["shared_bytes"]) if kernel.get("shared_bytes") else ""
     yield "cannot launch" if kernel["refusal"] else _describe_occupancy(kernel["occupancy"])
     yield str(sum(kernel["instructions"].values()))
     widest, narrowest = kernel["widest_global_bytes"], kernel["narrowest_global_bytes"]

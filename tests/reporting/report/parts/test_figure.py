@@ -1,5 +1,9 @@
 """Figures: colours with enough contrast, marks, names that Plotly cannot read as markup, and logarithmic axes."""
 
+import math
+
+import pytest
+
 from kernellab.reporting.report.parts.figure import COLOURS, LIMIT_COLOUR, drawn_name, log_axis, marks
 from support.records import result
 from support.sweeps import derived_record
@@ -36,3 +40,10 @@ def test_ticks_are_at_round_numbers_within_the_axis():
     assert log_axis([1, 1e6])["ticktext"] == ["1", "10", "100", "1000", "10000", "100000", "1e+06"]
     low, high = axis["range"]
     assert 10**low < 30 < 400 < 10**high
+
+
+@pytest.mark.parametrize("values", [[1e308, 1.0], [5e-324, 1.0], [math.inf, 0.0]])
+def test_numbers_at_the_ends_of_what_a_number_can_be_have_an_axis(values):
+    axis = log_axis(values)
+    assert all(map(math.isfinite, axis["range"]))
+    assert 1.0 in axis["tickvals"]

@@ -17,7 +17,7 @@ COLOURS = ("#2f7fd1", "#d2691e", "#2e9e5b", "#9a6fd0", "#d9485f", "#1797a6", "#8
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star", "hexagon", "pentagon")
 LIMIT_COLOUR = "#808890"
 _NAME_CHARACTERS = 40
-_MARGIN, _FEW_DECADES = 0.15, 3  # of logarithmic axes, in decades
+_MARGIN, _FEW_DECADES, _MOST_DECADES = 0.15, 3, 30  # of logarithmic axes; the last to either side of 1
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,14 @@ def figure(
 
 def log_axis(values: Sequence[float]) -> JsonObject:
     """A logarithmic axis that holds positive values, with a margin, and ticks at 1, 2 and 5 or at powers of ten."""
-    low, high = math.log10(min(values)) - _MARGIN, math.log10(max(values)) + _MARGIN
+    low, high = _decade(min(values)) - _MARGIN, _decade(max(values)) + _MARGIN
     decades = range(math.floor(low), math.ceil(high) + 1)
     digits = (1, 2, 5) if high - low < _FEW_DECADES else (1,)
     ticks = [tick for decade in decades for digit in digits if low <= math.log10(tick := digit * 10.0**decade) <= high]
     texts: list[JsonValue] = [f"{tick:g}" for tick in ticks]
     return {"type": "log", "range": [low, high], "tickvals": [*ticks], "ticktext": texts}
+
+
+def _decade(value: float) -> float:
+    """The power of ten, which a record of a stranger may put at the ends of what a number can be."""
+    return min(max(math.log10(value), -_MOST_DECADES), _MOST_DECADES) if value > 0 else -_MOST_DECADES
