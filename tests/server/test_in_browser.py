@@ -62,10 +62,12 @@ def test_filter_compare_and_open(opened, server):
     page.click("text=Compare the two")
     page.wait_for_url("**/compare?**")
     assert "slower" in opened.text("main")
-    page.go_back()
+    page.click("text=all runs")
     page.click("a:text('gelu-2')")
-    assert re.search(r"/runs/[0-9a-f]{16}$", page.url)
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f]{16}$"))
     assert "triton" in opened.text("main")
+    page.click("text=all runs")
+    page.wait_for_url(f"{server.address}/")
 
 
 def test_a_run_is_watched_live(opened, server, runs):

@@ -89,4 +89,5 @@ def _address(chosen: Mapping[str, str], page: int) -> str:
 
 def _render(template: str, scripts: Sequence[str] = (), **values: object) -> str:
     sources = Sources(styles=[asset(__file__, "server.css")], scripts=scripts)
-    return render(_TEMPLATES, template, sources, allow=_ALLOW, **values)
+    home = "/" if template != "runs.html" else ""
+    return render(_TEMPLATES, template, sources, allow=_ALLOW, home=home, **values)

@@ -24,6 +24,7 @@ from kernellab.reporting.report.document import report
 from kernellab.reporting.report.parts.section import Run
 from kernellab.server.pages import PAGE_ROWS, Filter, RunRow, page_count, run_list
 
+_HOME = "/"
 _NAME, _ANSWER, _SHORT = 120, 200, 60  # characters
 
 
@@ -57,12 +58,12 @@ class Runs:
 
     def report(self, key: str) -> str:
         folder = self.folder(key)
-        return report([Run(derive(load(folder)), [folder])])
+        return report([Run(derive(load(folder)), [folder])], _HOME)
 
     def comparison(self, before: str, after: str) -> str:
         folders = [self.folder(key) for key in (before, after)]
         sides = [Side(_name(self.root, folder), [load(folder)]) for folder in folders]
-        return comparison_page.document(compare(*sides))
+        return comparison_page.document(compare(*sides), _HOME)
 
     def folder(self, key: str) -> Path:
         """The folder of a run. Only what the index found is opened."""

@@ -57,14 +57,15 @@ class ChangeRow:
     reason: str
 
 
-def document(comparison: Comparison) -> str:
-    """The text of the file."""
+def document(comparison: Comparison, home: str = "") -> str:
+    """The text of the file. A server has a `home`."""
     pairs = words.ordered(comparison.pairs)
     scale = _scale(pairs)
     return render(
         _TEMPLATES,
         "comparison.html",
         Sources(styles=[asset(__file__, "comparison.css")]),
+        home=home,
         title=label(f"{comparison.before.name} and {comparison.after.name}", 80),
         answer=label(words.answer(comparison)),
         style={0: "good", 1: "bad"}.get(comparison.exit_code, "warn"),

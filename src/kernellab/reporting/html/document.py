@@ -38,11 +38,17 @@ class Sources:
 
 
 def render(
-    folder: Path, template: str, sources: Sources, *, allow: Mapping[str, str] | None = None, **values: object
+    folder: Path,
+    template: str,
+    sources: Sources,
+    *,
+    allow: Mapping[str, str] | None = None,
+    home: str = "",
+    **values: object,
 ) -> str:
     """The document that a template of `folder` describes. `values` must contain `title`.
 
-    `allow` replaces directives of the policy.
+    `allow` replaces directives of the policy. `home`: the address of the list of runs, where a server shows the page.
     """
     environment = Environment(
         loader=FileSystemLoader([folder, _BASE]),
@@ -67,6 +73,7 @@ def render(
     }
     return environment.get_template(template).render(
         **values,
+        home=home,
         policy=escape("; ".join(f"{name} {sources}" for name, sources in policy.items())),
         styles=[Markup(text) for text in (asset(__file__, "base.css"), *sources.styles)],
         scripts=[Markup(text) for text in scripts],

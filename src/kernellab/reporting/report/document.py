@@ -28,8 +28,8 @@ class Chapter:
     sections: Sequence[Section]
 
 
-def report(runs: Sequence[Run]) -> str:
-    """The document. Several runs follow one another, each with its own sections."""
+def report(runs: Sequence[Run], home: str = "") -> str:
+    """The document. Several runs follow one another, each with its own sections. A server has a `home`."""
     numbered = [replace(run, prefix=f"run{number}-" if len(runs) > 1 else "") for number, run in enumerate(runs, 1)]
     chapters = [_chapter(run, several=len(runs) > 1) for run in numbered]
     sections = [section for chapter in chapters for section in chapter.sections]
@@ -49,6 +49,7 @@ def report(runs: Sequence[Run]) -> str:
             frame_scripts=list(dict.fromkeys(text for section in sections for text in section.frame_scripts)),
             data={**data, **({"figures": figures} if figures else {})},
         ),
+        home=home,
         title=chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs",
         chapters=chapters,
     )
