@@ -87,6 +87,31 @@ def test_a_wrong_request_is_refused_before_anything_runs(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_in_the_file_of_its_op_needs_a_guard(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import kernellab as kl\n"
+        '@kl.op(cases=kl.cases(shape=[(8, 8)], dtype=["float32"]))\n'
+        "def mine(x):\n    return x + 1\n"
+        'kl.run(mine, impl="manual", rounds=8, only_times=True, progress=False)\n'
+    )
+    env = klab_env() | {"KERNELLAB_REPORT": "0"}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert "an op file starts a run, as kl.run does, while a worker of a run executes it" in done.stderr
+    assert 'if __name__ == "__main__":' in done.stderr
+    assert len(list((tmp_path / "runs").iterdir())) <= 1
+
+
+def test_a_file_that_cannot_be_written_is_named_in_a_sentence(tmp_path):
+    run = kl.load(sample_run("run-gelu"))
+    for function in ("to_csv", "to_json"):
+        with pytest.raises(UserError, match=rf"{function}: .*/gone/x.txt cannot be written: No such file or directory"):
+            getattr(run, function)(tmp_path / "gone" / "x.txt")
+
+
 @pytest.mark.parametrize("name", ["run-gelu", "check-square", "interrupted"])
 def test_a_run_from_disk_needs_no_torch(name):
     code = (

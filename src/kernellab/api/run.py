@@ -50,7 +50,7 @@ class Run:
         """One line for each result and pass, as docs/exports.md describes; also written to `file` if that is given."""
         from kernellab.reporting.exports.csv_text import results_csv
 
-        return _written(results_csv(self.record), file)
+        return _written("to_csv", results_csv(self.record), file)
 
     def to_json(self, file: str | Path | None = None) -> str:
         """The record with its verdicts and findings, the document of `klab run --json`; also written to `file` if that
@@ -58,7 +58,7 @@ class Run:
         from kernellab.explaining.document import add_findings
 
         add_findings(self.record)
-        return _written(json.dumps(self.record, indent=1, allow_nan=False) + "\n", file)
+        return _written("to_json", json.dumps(self.record, indent=1, allow_nan=False) + "\n", file)
 
     def to_html(self, file: str | Path | None = None) -> Path:
         """Writes the report as one page to `file`, by default to the run's folder; returns its path."""
@@ -174,7 +174,9 @@ def execute(
     from kernellab.cli import measurement, timed_measurement
     from kernellab.cli.verbs import check
     from kernellab.running.parent.progress import SilentProgress
+    from kernellab.running.processes.startup import refuse_workers_of_workers
 
+    refuse_workers_of_workers()
     words = [verb, *command_words(targets, options, dims)]
     _, args = cli.parse(words)
     settings = check.read_settings(args) if verb == "check" else timed_measurement.read_settings(args)
@@ -196,7 +198,12 @@ def _shown_progress() -> NotebookProgress | LiveProgress | PlainProgress:
     return notebook_progress() or stderr_progress()
 
 
-def _written(text: str, file: str | Path | None) -> str:
+def _written(function: str, text: str, file: str | Path | None) -> str:
     if file is not None:
-        Path(file).write_text(text, encoding="utf-8")
+        try:
+            Path(file).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"{function}: {file} cannot be written: {error.strerror or error}. Name a file in a folder that exists"
+            ) from None
     return text

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
+from kernellab.base.errors import UserError
 from kernellab.base.paths import cache_dir
 from kernellab.base.user_code import PACKAGE
 from kernellab.running.processes import compile_cache
+
+_MARK = "KERNELLAB_EXECUTES_OPS"  # an environment variable of processes that execute op files
 
 
 def program(
@@ -34,7 +37,18 @@ def environment() -> dict[str, str]:
     env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     env["TORCHINDUCTOR_CACHE_DIR"] = str(compile_cache.folder())
     env["PYTHONUNBUFFERED"] = "1"
+    env[_MARK] = "1"
     if env.pop("PYTHONDONTWRITEBYTECODE", None):
         # Container images often set it, and lack torch's bytecode: compiling torch takes seconds in every worker.
         env.setdefault("PYTHONPYCACHEPREFIX", str(cache_dir("bytecode")))  # and nothing is written beside the sources
     return env
+
+
+def refuse_workers_of_workers() -> None:
+    """Raise UserError in a process that executes op files: a file that starts workers would be executed by them again,
+    and processes would be started without end."""
+    if os.environ.get(_MARK):
+        raise UserError(
+            "an op file starts a run, as kl.run does, while a worker of a run executes it: put that call under "
+            'if __name__ == "__main__":'
+        )

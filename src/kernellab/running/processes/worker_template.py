@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernellab.running.processes import supervisor
 from kernellab.running.processes.child import Child
-from kernellab.running.processes.startup import environment, program
+from kernellab.running.processes.startup import environment, program, refuse_workers_of_workers
 
 _START_TIMEOUT_S = 180.0  # importing torch on a busy machine
 _END_GRACE_S = 5.0
@@ -62,6 +62,7 @@ class WorkerTemplate:
 
 def _start(log: Path) -> tuple[Child, socket.socket]:
     """Start a template. What it prints goes to the log of the first worker."""
+    refuse_workers_of_workers()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # each message is received as it was sent
     with theirs:
         command = program("kernellab.running.worker.template", str(theirs.fileno()))
