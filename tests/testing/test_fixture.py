@@ -1,6 +1,7 @@
 """The fixture: what the documentation shows can be called, and failures of the battery are told in few lines."""
 
 import ast
+import copy
 import inspect
 import re
 
@@ -11,6 +12,7 @@ from kernellab.record import verdict
 from kernellab.record.reading import load
 from kernellab.testing import fixture
 from kernellab.testing.fixture import Klab
+from kernellab.testing.kept_runs import KeptRuns
 from support.klab import HERE
 from support.sample_records import sample_record, sample_run
 
@@ -89,6 +91,14 @@ def test_a_factor_that_cannot_be_is_refused(klab):
         klab.assert_not_slower("square", "cpp", than="torch", by=-0.1)
 
 
+def test_a_factor_that_is_no_number_and_the_same_implementation_are_refused(klab):
+    for by in (float("nan"), float("inf")):
+        with pytest.raises(pytest.fail.Exception, match="must be a number"):
+            klab.assert_not_slower("square", "cpp", than="torch", by=by)
+    with pytest.raises(pytest.fail.Exception, match="cpp cannot be slower than itself"):
+        klab.assert_not_slower("square", "cpp", than="cpp")
+
+
 # Compared with an earlier run --------------------------------------------------------------------------
 
 
@@ -129,7 +139,9 @@ def test_what_times_cannot_tell_is_a_warning(klab):
 
 
 def test_a_baseline_of_another_machine_tells_nothing(klab):
-    with pytest.raises(pytest.skip.Exception, match="from different machines"):
+    with pytest.raises(
+        pytest.skip.Exception, match=r"the baseline is from another machine, .*: its times tell nothing here"
+    ):
         compare(klab, timed_gelu("cuda"), timed_gelu("torch", machine="cpu"))
 
 
@@ -147,3 +159,40 @@ def test_without_a_baseline_it_says_how_to_make_one(klab):
 def test_two_questions_are_two_calls(klab):
     with pytest.raises(pytest.fail.Exception, match="write two calls"):
         klab.assert_not_slower("gelu", "cuda", than="torch", baseline="runs/old")
+
+
+def other_case(run):
+    """The same run with another size besides."""
+    record = copy.deepcopy(run.record)
+    more = copy.deepcopy(record["results"][0])
+    more["case"]["dims"] = dict.fromkeys(more["case"]["dims"], 17)
+    record["results"].append(more)
+    return Run(verdict.derive(record), run.folder)
+
+
+def test_a_case_that_the_baseline_lacks_is_a_warning(klab):
+    with pytest.warns(fixture.KlabWarning, match=r"not compared: gelu 17.*: the baseline has no cuda at this case"):
+        compare(klab, other_case(timed_gelu("cuda")), timed_gelu("cuda"), by=0.05)
+
+
+def test_a_baseline_that_was_wrong_is_no_baseline(klab):
+    before = timed_gelu("cuda")
+    before.record["results"][0]["check"] |= {"status": "wrong", "reason": "values"}
+    wrong = Run(verdict.derive(before.record), before.folder)
+    with pytest.raises(
+        pytest.skip.Exception, match=r"nothing was compared: .*was not right in the baseline, but wrong"
+    ):
+        compare(klab, timed_gelu("cuda"), wrong, by=0.05)
+
+
+def test_a_baseline_that_does_not_exist_fails(klab, tmp_path):
+    for baseline, reason in ((tmp_path / "kpet", "there is no folder .*kpet"), (5, "baseline=5 must be a folder")):
+        with pytest.raises(pytest.fail.Exception, match=reason):
+            compare(klab, timed_gelu("cuda"), baseline)
+
+
+def test_a_place_that_cannot_be_written_fails_before_anything_is_measured(klab, tmp_path):
+    (tmp_path / "file").touch()
+    klab._kept = KeptRuns("test", str(tmp_path / "file" / "kept"), None)
+    with pytest.raises(pytest.fail.Exception, match=r"--klab-save .*kept cannot be written: Not a directory"):
+        klab.check("square")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from kernellab.reporting.text import numbers
 from kernellab.running.processes.worker_template import WorkerTemplate
 from kernellab.testing.failures import fail, fail_unless_right, how_to_reproduce
 from kernellab.testing.kept_runs import KeptRuns, NoBaseline
-from kernellab.testing.pace import Pace, pace_beside, paces_since
+from kernellab.testing.pace import Pace, pace_beside, paces_since, why_not_compared
 from kernellab.testing.times import TimeRow, time_row
 
 
@@ -42,8 +43,7 @@ class _Judgement:
 
     @property
     def sentence(self) -> str:
-        case = numbers.case_label(self.result["case"])
-        return f"{self.result['op']} {case}, {self.pass_name}: {self.pace.sentence}"
+        return f"{_subject(self.result, self.pass_name)}: {self.pace.sentence}"
 
 
 class Klab:
@@ -165,11 +165,14 @@ class Klab:
 
         `than` names an implementation; both are timed in the same rounds. `baseline` is an earlier run: its folder, a
         folder that `--klab-save` filled, or what `kl.load` returned. Without either, the option `--klab-baseline` names
-        it. Where the times do not tell, a warning says so. Skips what cannot be timed or compared here.
+        it. Where the times do not tell, or a case cannot be compared, a warning says so. Skips what cannot be timed
+        or compared here at all.
         """
         __tracebackhide__ = True
-        if by < 0:
-            fail([f"klab.assert_not_slower: by={by:g} must not be negative"])
+        if not 0 <= by < math.inf:
+            fail([f"klab.assert_not_slower: by={by:g} must not be negative, and must be a number: by=0.02 allows 2 %"])
+        if than == impl:
+            fail([f"klab.assert_not_slower: {impl} cannot be slower than itself: than= names another implementation"])
         if than is not None and baseline is not None:
             fail(["klab.assert_not_slower: than= and baseline= are two questions: write two calls"])
         settings = {
@@ -199,6 +202,10 @@ class Klab:
             judged = []
             for result in mine:
                 self._note(result)
+        if not judged and (than is not None or earlier is not None):
+            pytest.skip(f"nothing was compared: {'; '.join(_reasons(mine, [], earlier, than)) or 'there is no time'}")
+        for reason in _reasons(mine, judged, earlier, than) if judged else []:
+            warnings.warn(KlabWarning(f"not compared: {reason}"), stacklevel=2)
         slower = [judgement for judgement in judged if judgement.pace.verdict == "slower"]
         if slower:
             notes = dict.fromkeys(note for judgement in slower for note in judgement.notes)
@@ -228,10 +235,15 @@ class Klab:
     def _beside_earlier(self, run: Run, mine: Sequence[DerivedResult], earlier: Run, by: float) -> list[_Judgement]:
         """An implementation now and in an earlier run."""
         __tracebackhide__ = True
-        records = [cast("Record", of.record) for of in (earlier, run)]
+        before, now = (
+            Side(name, [cast("Record", of.record)]) for name, of in (("the baseline", earlier), ("this run", run))
+        )
+        if len({*before.devices, *now.devices}) > 1:
+            here, there = (" and ".join(side.devices) for side in (now, before))
+            pytest.skip(f"the baseline is from another machine, {there}; this is {here}: its times tell nothing here")
         try:
-            comparison = compare(Side("the baseline", records[:1]), Side("this run", records[1:]))
-        except UserError as error:  # of another machine, for example: such a baseline tells nothing
+            comparison = compare(before, now)
+        except UserError as error:  # it has nothing in common with this run, for example: such a baseline tells nothing
             pytest.skip(error.message)
         judged = []
         for result in mine:
@@ -266,16 +278,23 @@ class Klab:
         if str(device).startswith("cuda") and not has_gpu():
             pytest.skip(f"{device}: there is no NVIDIA GPU here")
         self._number += 1
-        folder = self._folders.mktemp("klab") / self._kept.name(self._number)
-        options = {**settings, "device": device, "out": folder}
         refused: UserError | None = None
         try:
+            self._kept.prepare()
+        except UserError as error:
+            refused = error
+        if refused is not None:  # outside of the handler, so that pytest shows the sentence alone
+            fail([refused.message])
+        folder = self._folders.mktemp("klab") / self._kept.name(self._number)
+        options = {**settings, "device": device, "out": folder}
+        try:
             run = execute(verb, [self._beside_test(target)], options, dims, progress=False, template=self._template)
+            run = self._kept.keep(run, self._number)
         except UserError as error:
             refused = error
         if refused is not None:  # outside of the handler, so that pytest shows the sentence alone
             fail([f"klab {verb}: {refused.message}", *filter(None, [refused.detail])])
-        return self._kept.keep(run, self._number)
+        return run
 
     def _beside_test(self, target: Target) -> Target:
         """An op file that is not in the current folder is looked for beside the test."""
@@ -294,6 +313,10 @@ class Klab:
                 self._rows.append(row)
 
 
+def _subject(result: DerivedResult, pass_name: str) -> str:
+    return f"{result['op']} {numbers.case_label(result['case'])}, {pass_name}"
+
+
 def _of_impl(group: Iterable[DerivedResult], impl: str) -> DerivedResult:
     __tracebackhide__ = True
     result = next((result for result in group if result["impl"] == impl), None)
@@ -310,3 +333,16 @@ def _skip_unless_timed(result: DerivedResult) -> None:
     if derived["time"] is None:
         reason = derived["timing"]["reason"] if derived["timing"] else "it was not timed"
         pytest.skip(f"{result['impl']}: {reason}")
+
+
+def _reasons(
+    mine: Sequence[DerivedResult], judged: Sequence[_Judgement], earlier: Run | None, than: str | None
+) -> list[str]:
+    """Why what was timed was not compared: a sentence for each case and pass."""
+    compared = {(id(judgement.result), judgement.pass_name) for judgement in judged}
+    return [
+        f"{_subject(result, pass_name)}: {why_not_compared(result, earlier, than)}"
+        for result in mine
+        for pass_name, passed in result["derived"]["passes"].items()
+        if passed["time"] is not None and (id(result), pass_name) not in compared
+    ]

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from kernellab.api.run import Run
 from kernellab.comparison.compare import Comparison, result_id
 from kernellab.comparison.pairs import ResultKey
-from kernellab.record import verdict
+from kernellab.record import statuses, verdict
 from kernellab.record.derived import DerivedResult
 from kernellab.reporting.text import numbers
 from kernellab.stats.intervals import FEWEST
@@ -90,3 +91,17 @@ def paces_since(comparison: Comparison, mine: DerivedResult, by: float) -> Itera
                     enough_rounds=known,
                 ),
             )
+
+
+def why_not_compared(result: DerivedResult, earlier: Run | None, than: str | None) -> str:
+    """Why there is no pace of a result that was timed: the reason is in the other run or implementation."""
+    if earlier is None:
+        return f"{than} was not timed in this pass"
+    key = result_id(ResultKey(result["op"], result["impl"], result["case"]))
+    for before in earlier.results:
+        if result_id(ResultKey(before["op"], before["impl"], before["case"])) == key:
+            status = before["derived"]["status"]
+            if status not in statuses.RIGHT:
+                return f"{result['impl']} was not right in the baseline, but {status}"
+            return f"{result['impl']} was not timed in the same way in the baseline"
+    return f"the baseline has no {result['impl']} at this case"
