@@ -1,6 +1,5 @@
 """`kl.run` and `kl.load`: as the command line does it, in Python and in a notebook."""
 
-import importlib.util
 import inspect
 import json
 import re
@@ -68,7 +67,8 @@ def test_a_run_is_written_as_csv_and_json(run, tmp_path):
 def test_a_run_is_written_as_a_page(run, tmp_path, monkeypatch):
     assert run.to_html() == run.folder / "report.html"
     assert "<title>" in run.to_html(tmp_path / "page.html").read_text()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for name in ("jinja2", "plotly"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match="to_html needs jinja2 and plotly: pip install jinja2 plotly"):
         run.to_html()
 

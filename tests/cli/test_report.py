@@ -85,8 +85,44 @@ def test_a_request_that_cannot_be_met_is_a_sentence(klab, samples, tmp_path):
 def test_without_its_packages_the_command_to_make_it_elsewhere_is_printed(klab, samples, tmp_path):
     done = klab("report", samples / "run-gelu", PYTHONPATH=_without(tmp_path, "plotly"))
     assert done.code == 2
-    assert "report.html needs plotly: pip install jinja2 plotly" in done.err
+    assert "report.html needs plotly: pip install plotly" in done.err
     assert f"klab report {samples / 'run-gelu'}" in done.err
+
+
+def test_a_package_that_cannot_be_imported_is_named_and_charts_alone_need_plotly(klab, samples, tmp_path):
+    (tmp_path / "plotly").mkdir()
+    (tmp_path / "plotly" / "__init__.py").write_text("raise ImportError('it is damaged')")
+    path = ":".join([str(tmp_path), *filter(None, sys.path)])
+    done = klab("report", samples / "run-gelu", PYTHONPATH=path)
+    assert done.code == 2
+    assert "needs plotly, which cannot be imported (ImportError: it is damaged): pip install --force-re" in done.err
+    assert done.err.count("\n") == 1
+    done = klab("report", samples / "check-square", "--out", "-", PYTHONPATH=path)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("<!doctype html>")
+    assert done.out.endswith("</html>\n")
+
+
+def test_the_record_is_never_replaced_by_its_report(klab, samples, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(samples / "check-square", run)
+    (run / "journal.jsonl").write_text("")
+    before = {path: path.read_bytes() for path in run.iterdir()}
+    (tmp_path / "link").symlink_to(run)
+    for out in (run / "run.json", run / "journal.jsonl", tmp_path / "link" / "run.json", "run/../run/run.json"):
+        for more in ([], ["--json"]):
+            done = klab("report", run / "run.json", "--out", out, *more)
+            assert done.code == 2
+            assert "would be lost: name another file" in done.err
+    assert {path: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_json_is_written_where_out_says(klab, samples, tmp_path):
+    done = klab("report", samples / "check-square", "--json", "--out", "record.json")
+    assert done.out == "record: record.json\n"
+    text = (tmp_path / "record.json").read_text()
+    assert klab("report", samples / "check-square", "--json", "--out", "-").out == text
+    assert len(json.loads(text)["results"]) == 7
 
 
 def test_no_torch_is_imported(klab, samples, tmp_path):
@@ -111,7 +147,7 @@ def test_a_run_ends_with_its_report_and_never_fails_because_of_it(klab, tmp_path
     assert "no report: blocked/report.html cannot be written" in done.out
     without = klab(*arguments, "--only-times", "--out", "plain", PYTHONPATH=_without(tmp_path, "jinja2"))
     assert without.code == 0
-    assert "no report without jinja2: pip install jinja2 plotly, or copy the run" in without.out
+    assert "no report without jinja2: pip install jinja2, or copy the run" in without.out
     assert "klab report plain" in without.out
 
 

@@ -1,5 +1,7 @@
 """The report at the end of a run: named, or why there is none; and which runs are joined."""
 
+from pathlib import Path
+
 import pytest
 
 from kernellab.cli import report_file
@@ -45,3 +47,10 @@ def test_joined_runs_keep_the_folders_of_their_files():
     (joined,) = report_file.load(cells)
     assert joined.folders == cells
     assert len(joined.record["merged_from"]) == 2
+
+
+def test_a_run_that_is_named_twice_is_shown_once(tmp_path, monkeypatch):
+    run, other = tmp_path / "run", tmp_path / "other"
+    monkeypatch.chdir(tmp_path)
+    names = [run, run / "run.json", run / "journal.jsonl", Path("run"), other, run / "a.json", run / "b.json"]
+    assert report_file.different_runs(names) == [run, other, run / "a.json", run / "b.json"]

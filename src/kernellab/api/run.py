@@ -63,13 +63,14 @@ class Run:
     def to_html(self, file: str | Path | None = None) -> Path:
         """Writes the report as one page to `file`, by default to the run's folder; returns its path."""
         from kernellab.cli import report_file
+        from kernellab.reporting.html.packages import MissingPackages
         from kernellab.reporting.report.parts import section
 
-        missing = report_file.missing_packages()
-        if missing:
-            raise UserError(f"to_html needs {missing}: pip install {missing.replace(' and ', ' ')}")
         place = Path(file) if file is not None else self.folder / report_file.NAME
-        report_file.write([section.Run(self.record, [self.folder])], place)
+        try:
+            report_file.write([section.Run(self.record, [self.folder])], place)
+        except MissingPackages as missing:
+            raise UserError(f"to_html needs {missing.needs}: {missing.install}") from None
         return place
 
     def to_pandas(self) -> pandas.DataFrame:

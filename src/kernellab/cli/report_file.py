@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import tempfile
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from kernellab.base.errors import UserError
 from kernellab.base.paths import REPORT_SWITCH, replace_file
 from kernellab.cli.run_folder import display_path
+from kernellab.reporting.html.packages import MissingPackages, require
 
 if TYPE_CHECKING:
     from kernellab.record.derived import DerivedRecord
@@ -20,17 +20,14 @@ if TYPE_CHECKING:
 
 NAME = "report.html"
 _PACKAGES = ("jinja2", "plotly")
+_RECORDS = ("run.json", "journal.jsonl")
+_MEASURED = (*_RECORDS, "profile.json", "counters.json", "counters.csv")
 
 
-def missing_packages() -> str:
-    """`jinja2 and plotly`, those of them that are not installed; empty where nothing is missing."""
-    return " and ".join(name for name in _PACKAGES if importlib.util.find_spec(name) is None)
-
-
-def remedy(runs: Sequence[str]) -> str:
+def remedy(missing: MissingPackages, runs: Sequence[str]) -> str:
     """How to make the report in spite of missing packages."""
-    command = f"klab report {shlex.join(runs)}"
-    return f"pip install {' '.join(_PACKAGES)}, or copy the run to a machine that has them; then {command}"
+    again = f"klab report {shlex.join(runs)}"
+    return f"{missing.install}, or copy the run to a machine that has what is needed; then {again}"
 
 
 def default_path(sources: Sequence[Path]) -> Path:
@@ -38,6 +35,23 @@ def default_path(sources: Sequence[Path]) -> Path:
     if len(sources) > 1:
         return Path(NAME)
     return (sources[0] if sources[0].is_dir() else sources[0].parent) / NAME
+
+
+def different_runs(sources: Sequence[Path]) -> list[Path]:
+    """The runs that are named, each once."""
+    runs: dict[Path, Path] = {}
+    for source in sources:
+        runs.setdefault((source.parent if source.name in _RECORDS else source).resolve(), source)
+    return list(runs.values())
+
+
+def refuse_sources(file: Path, sources: Sequence[Path]) -> None:
+    """A report never replaces what was measured."""
+    place = file.parent.resolve() / file.name
+    for source in sources:
+        folder = source if source.is_dir() else source.parent
+        if place in {source.parent.resolve() / source.name, *(folder.resolve() / name for name in _MEASURED)}:
+            raise UserError(f"--out {file} is a file of the run and would be lost: name another file")
 
 
 def load(sources: Sequence[Path]) -> list[Run]:
@@ -86,11 +100,10 @@ def write_report(record: DerivedRecord, folder: Path) -> str:
     again = f"klab report {shlex.quote(display_path(folder))}"
     if os.environ.get(REPORT_SWITCH) == "0":
         return f"no report, as {REPORT_SWITCH} is 0: {again} writes it"
-    missing = missing_packages()
-    if missing:
-        return f"no report without {missing}: {remedy([display_path(folder)])}"
     try:
         write([Run(record, [folder])], folder / NAME)
+    except MissingPackages as missing:
+        return f"no report without {missing.needs}: {remedy(missing, [display_path(folder)])}"
     except UserError as error:
         return f"no report: {error.message}"
     except KeyboardInterrupt:
@@ -100,11 +113,24 @@ def write_report(record: DerivedRecord, folder: Path) -> str:
     return f"report: {display_path(folder / NAME)}"
 
 
-def write(runs: Sequence[Run], file: Path) -> None:
-    """Writes the report. Refused in a sentence where the file cannot be written."""
+def html_document(runs: Sequence[Run]) -> str:
+    """The report. Raises MissingPackages where a package cannot be imported; without charts it needs no plotly."""
+    try:
+        require("jinja2")
+    except MissingPackages:
+        require(*_PACKAGES)  # all that are missing are named at once
     from kernellab.reporting.report.document import report
 
-    text = report(runs)
+    return report(runs)
+
+
+def write(runs: Sequence[Run], file: Path) -> None:
+    """Writes the report. Refused in a sentence where the file cannot be written."""
+    write_text(html_document(runs), file)
+
+
+def write_text(text: str, file: Path) -> None:
+    """Writes a document. Refused in a sentence where the file cannot be written."""
     try:
         # A stranger's run may hold a link of this name: it is replaced, not followed.
         replace_file(file, text.encode(errors="replace"))

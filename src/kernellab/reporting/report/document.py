@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernellab.reporting.charts.provenance import provenance
 from kernellab.reporting.html.document import Sources, render
+from kernellab.reporting.html.packages import require
 from kernellab.reporting.html.parts import asset, label
 from kernellab.reporting.report.parts.section import Run, Section
 from kernellab.reporting.report.sections import SECTIONS
@@ -45,7 +46,7 @@ def report(runs: Sequence[Run], home: str = "") -> str:
         Sources(
             styles=[asset(__file__, name) for name in styles],
             scripts=[asset(__file__, name) for name in scripts],
-            packed={"plotly": _plotly()} if figures else {},
+            packed=_packed() if figures else {},
             frame_scripts=list(dict.fromkeys(text for section in sections for text in section.frame_scripts)),
             data={**data, **({"figures": figures} if figures else {})},
         ),
@@ -63,6 +64,12 @@ def _chapter(run: Run, *, several: bool) -> Chapter:
     if several and run.folders:
         title += f" · {label(run.folders[0].resolve().name, _MOST_TITLE)}"
     return Chapter(run.prefix, title, provenance(run.record), sections)
+
+
+def _packed() -> dict[str, str]:
+    """What charts are drawn with. Raises MissingPackages where it cannot be imported."""
+    require("plotly", "plotly.offline")
+    return {"plotly": _plotly()}
 
 
 @functools.cache
