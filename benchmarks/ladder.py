@@ -42,7 +42,7 @@ from kernellab.record.batteries import BatterySummary
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.reading import load
 from kernellab.record.verdict import derive
-from kernellab.reporting.terminal.explanation import headline
+from kernellab.reporting.sentences.explanation import headline
 from kernellab.reporting.text import numbers as words
 
 PAGE = ROOT / "docs" / "ladder.md"

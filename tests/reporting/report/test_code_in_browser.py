@@ -20,6 +20,9 @@ def open_code(open_page, folder, **options):
     opened = open_page(report([read_run(folder)]), "report.html", **options)
     opened.page.locator("section.code").scroll_into_view_if_needed()
     opened.page.wait_for_selector(".code[data-ready]")
+    # A script that starts between the two ends of a touch makes it a long one.
+    opened.page.wait_for_selector("html[data-charts]", state="attached")
+    opened.settle()
     return opened
 
 
