@@ -50,12 +50,10 @@ class TemplateServer:
 
             worker_template._start = self._start
 
-    def _start(self, log: Path) -> tuple[ForkedTemplate, socket.socket]:
-        from kernellab.running.processes.startup import environment
-
+    def _start(self, log: Path, env: dict[str, str]) -> tuple[ForkedTemplate, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         lifeline, status = os.pipe(), os.pipe()
-        request = json.dumps({"env": environment(), "cwd": str(Path.cwd())})
+        request = json.dumps({"env": env, "cwd": str(Path.cwd())})
         with theirs, log.open("ab") as output:
             fds = [theirs.fileno(), output.fileno(), lifeline[0], status[1]]
             socket.send_fds(self._socket, [request.encode()], fds)

@@ -15,7 +15,8 @@ class WorkerPool:
     def __init__(self, settings: Settings, logs: Path, template: WorkerTemplate | None = None) -> None:
         self._settings, self._logs = settings, logs
         self._slots: list[WorkerSlot] = []
-        self._template, self._owns_template = template or WorkerTemplate(), template is None
+        self._owns_template = template is None
+        self._template = template or WorkerTemplate(times="time" in settings.stages)
 
     def open(self, target: str | None, kind: str) -> WorkerSlot:
         log = self._logs / f"worker-{len(self._slots)}-{kind}.log"

@@ -30,13 +30,20 @@ def program(
     return [python, *([] if as_script else ["-P"]), "-c", code, *words]
 
 
-def environment() -> dict[str, str]:
+def environment(*, times: bool = True) -> dict[str, str]:
     """For a process that executes op files: without TRITON_INTERPRET, and without compile helpers that could outlive
-    it."""
+    it.
+
+    `times`: whether it may time implementations. One that only checks calls them thousands of times on small inputs,
+    and OpenMP's threads, which spin while they wait, would keep each other from the cores: where others use the machine
+    too, a check took ten times as long.
+    """
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     env["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     env["TORCHINDUCTOR_CACHE_DIR"] = str(compile_cache.folder())
     env["PYTHONUNBUFFERED"] = "1"
+    if not times:
+        env.setdefault("OMP_WAIT_POLICY", "passive")
     env[_MARK] = "1"
     if env.pop("PYTHONDONTWRITEBYTECODE", None):
         # Container images often set it, and lack torch's bytecode: compiling torch takes seconds in every worker.

@@ -23,9 +23,13 @@ _END_GRACE_S = 5.0
 
 
 class WorkerTemplate:
-    """Starts when the first worker is needed. A template that has died is replaced: a worker may kill it."""
+    """Starts when the first worker is needed. A template that has died is replaced: a worker may kill it.
 
-    def __init__(self) -> None:
+    `times`: whether its workers may time implementations.
+    """
+
+    def __init__(self, *, times: bool = True) -> None:
+        self._times = times
         self._child: Child | None = None
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()  # several threads may need workers at once
@@ -41,7 +45,7 @@ class WorkerTemplate:
 
     def _request(self, kind: str, connection: socket.socket, log: Path) -> ForkedWorker:
         if self._child is None or self._socket is None:
-            self._child, self._socket = _start(log)
+            self._child, self._socket = _start(log, environment(times=self._times))
         reader, writer = os.pipe()
         try:
             with log.open("ab") as output, contextlib.suppress(BrokenPipeError):  # then the pipe tells that it died
@@ -60,13 +64,13 @@ class WorkerTemplate:
             self._socket = None
 
 
-def _start(log: Path) -> tuple[Child, socket.socket]:
+def _start(log: Path, env: dict[str, str]) -> tuple[Child, socket.socket]:
     """Start a template. What it prints goes to the log of the first worker."""
     refuse_workers_of_workers()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # each message is received as it was sent
     with theirs:
         command = program("kernellab.running.worker.template", str(theirs.fileno()))
-        return Child(command, environment(), output=log, inherited=[theirs.fileno()]), ours
+        return Child(command, env, output=log, inherited=[theirs.fileno()]), ours
 
 
 class ForkedWorker:
