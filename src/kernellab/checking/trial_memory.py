@@ -19,6 +19,9 @@ from kernellab.trials.layouts import far_span
 from kernellab.trials.trial import CONTIGUOUS, Trial
 
 _POISONED_BLOCKS, _POISONED_BYTES = 64, 1 << 26  # per output at most
+# Of torch's debug mode for determinism: prefer deterministic algorithms, and warn where there is none. Setting the same
+# by `torch.use_deterministic_algorithms` imports torch's compiler, which takes seconds, and changes what it compiles.
+_WARN = 1
 
 
 def memory_needed(
@@ -85,7 +88,7 @@ def poisoned_allocations() -> Iterator[None]:
     outputs: PyTorch's own operators would run other kernels than those that are timed.
     """
     before = _determinism()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode(_WARN)
     deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
     active = _determinism()
     try:
@@ -94,14 +97,11 @@ def poisoned_allocations() -> Iterator[None]:
             yield
     finally:
         if _determinism() == active:  # otherwise the implementation has changed it, and the guard of settings says so
-            enabled, warn_only, fills = before
-            torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+            mode, fills = before
+            torch.set_deterministic_debug_mode(mode)
             deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
 
 
-def _determinism() -> tuple[bool, bool, bool]:
-    return (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        bool(deterministic.fill_uninitialized_memory),  # type: ignore[attr-defined]
-    )
+def _determinism() -> tuple[int, bool]:
+    fills = bool(deterministic.fill_uninitialized_memory)  # type: ignore[attr-defined]
+    return torch.get_deterministic_debug_mode(), fills
