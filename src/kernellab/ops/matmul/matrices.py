@@ -1,0 +1,76 @@
+"""Matrices as kernels take them, and the gradient of a product: two products of transposed views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from kernellab.ops.gradients import Contract, Given, Passes, Tensors
+
+ALIGNMENT = 16  # bytes, of the widest access and of what the copy engine takes
+
+
+class Matrix(NamedTuple):
+    """A matrix whose rows, or else whose columns, are neighbours in memory. `step`: elements from one row to the next,
+    or from one column to the next."""
+
+    tensor: torch.Tensor
+    by_rows: bool
+    step: int
+
+    @property
+    def aligned(self) -> bool:
+        """Whether every row, or column, begins at a multiple of 16 bytes."""
+        return self.tensor.data_ptr() % ALIGNMENT == 0 and self.step * self.tensor.element_size() % ALIGNMENT == 0
+
+
+def as_matrix(x: torch.Tensor) -> Matrix:
+    """A tensor by its rows or by its columns, as it lies in memory. Only one with other strides is copied."""
+    x = x.resolve_neg()
+    rows, cols = x.shape
+    row_step, col_step = x.stride()
+    by_rows = Matrix(x, True, row_step if rows > 1 else max(1, cols))
+    by_columns = Matrix(x, False, col_step if cols > 1 else max(1, rows))
+    fitting = [by_rows] * (col_step == 1 or cols <= 1) + [by_columns] * (row_step == 1 or rows <= 1)
+    if not fitting:
+        return Matrix(x.contiguous(), True, cols)
+    return next((matrix for matrix in fitting if matrix.aligned), fitting[0])
+
+
+Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # two matrices, whatever their strides
+
+
+def product_passes(multiply: Multiply) -> Passes:
+    def forward(a: torch.Tensor, b: torch.Tensor) -> Tensors:
+        return [multiply(a, b)]
+
+    def backward(upstream: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, wanted: Sequence[bool]) -> Given:
+        for_a, for_b = wanted
+        return [multiply(upstream, b.t()) if for_a else None, multiply(a.t(), upstream) if for_b else None]
+
+    return Passes(forward, backward)
+
+
+def new_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A new tensor for a·b, by rows."""
+    return a.new_empty(a.shape[0], b.shape[1])
+
+
+def _new_products(a: torch.Tensor, b: torch.Tensor, **options: object) -> Tensors:
+    return [new_product(a, b)]
+
+
+def _new_gradients(upstream: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: object) -> Tensors:
+    return [x.new_empty(x.shape) for x in (a, b)]
+
+
+CONTRACT = Contract(
+    inputs=("a", "b"),
+    outputs=("c",),
+    saved=("a", "b"),
+    differentiated=(("a",), ("b",)),
+    new_outputs=_new_products,
+    new_gradients=_new_gradients,
+)
