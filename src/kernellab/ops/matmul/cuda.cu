@@ -8,26 +8,25 @@ constexpr int GROUP = 8;  // rows of tiles that neighbouring blocks share
 // while the present ones, in shared memory, are multiplied. cp.async would save the registers, but it cannot transpose an
 // operand by lines, nor convert 16-bit types.
 template <typename T, int LINES, bool A_BY_LINES, bool B_BY_LINES, bool A_ALIGNED, bool B_ALIGNED>
-__global__ void __launch_bounds__(FMA_THREADS, LINES > 64 ? 2 : 3)
+__global__ void __launch_bounds__(FMA_THREADS)
 matmul_fma(const T* a, int64 a_step, const T* b, int64 b_step, T* c, int64 rows, int64 cols, int64 depth) {
   alignas(16) __shared__ float a_tiles[2][FMA_DEPTH][LINES], b_tiles[2][FMA_DEPTH][LINES];
-  const Operand<T> from_a = {a, a_step, rows, depth}, from_b = {b, b_step, cols, depth};
   const TilePlace tile = tile_of_block<GROUP>((rows + LINES - 1) / LINES, (cols + LINES - 1) / LINES);
   const int64 row = tile.row * LINES, col = tile.col * LINES;
-  Fetch<T, LINES, A_BY_LINES, A_ALIGNED> a_fetch;
-  Fetch<T, LINES, B_BY_LINES, B_ALIGNED> b_fetch;
+  Fetch<T, LINES, A_BY_LINES, A_ALIGNED> a_fetch({a, a_step, rows, depth}, row);
+  Fetch<T, LINES, B_BY_LINES, B_ALIGNED> b_fetch({b, b_step, cols, depth}, col);
   Sums<LINES> sums;
   sums.clear();
-  const auto load = [&](int64 d) { a_fetch.load(from_a, row, d), b_fetch.load(from_b, col, d); };
+  const auto load = [&] { a_fetch.load(), b_fetch.load(); };
   const auto store = [&](int stage) { a_fetch.store(a_tiles[stage]), b_fetch.store(b_tiles[stage]); };
-  load(0);
+  load();
   store(0);
   __syncthreads();
   int stage = 0;
 #pragma unroll 1
   for (int64 d = 0; d < depth; d += FMA_DEPTH, stage ^= 1) {
     const bool more = d + FMA_DEPTH < depth;
-    if (more) load(d + FMA_DEPTH);
+    if (more) load();
     sums.add(a_tiles[stage], b_tiles[stage]);
     if (more) store(stage ^ 1);
     __syncthreads();
@@ -46,17 +45,18 @@ matmul_tensor(const T* a, int64 a_step, const T* b, int64 b_step, T* c, int64 ro
   constexpr int THREADS = M / WARP_M * (N / WARP_N) * 32, DEPTH = TileA::DEPTH;
   extern __shared__ float shared[];
   T* const tiles = reinterpret_cast<T*>(shared);  // [STAGES][a, b]
-  const Operand<T> from_a = {a, a_step, rows, depth}, from_b = {b, b_step, cols, depth};
   const TilePlace tile = tile_of_block<GROUP>((rows + M - 1) / M, (cols + N - 1) / N);
   const int64 row = tile.row * M, col = tile.col * N;
+  typename TileA::template Way<THREADS> a_way({a, a_step, rows, depth}, row);
+  typename TileB::template Way<THREADS> b_way({b, b_step, cols, depth}, col);
   const auto a_tile = [&](int64 n) { return tiles + (int)(n % STAGES) * (TileA::SIZE + TileB::SIZE); };
   const auto b_tile = [&](int64 n) { return a_tile(n) + TileA::SIZE; };
   const int64 count = (depth + DEPTH - 1) / DEPTH;
   // A group for each tile, also where there is none any more: so the last STAGES − 2 are those that are still under way.
   const auto fetch = [&](int64 n) {
     if (n < count) {
-      TileA::template fetch<THREADS, A_ALIGNED>(a_tile(n), from_a, row, n * DEPTH);
-      TileB::template fetch<THREADS, B_ALIGNED>(b_tile(n), from_b, col, n * DEPTH);
+      TileA::template fetch<A_ALIGNED, THREADS>(a_tile(n), a_way);
+      TileB::template fetch<B_ALIGNED, THREADS>(b_tile(n), b_way);
     }
     copy_commit();
   };

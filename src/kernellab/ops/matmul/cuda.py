@@ -39,7 +39,7 @@ class Tiles(NamedTuple):
 
 
 # The first of which every SM gets one is taken, else the last: larger tiles fetch less from L2 per product.
-TENSOR_TILES = (Tiles(128, 256, 64, 64), Tiles(128, 128, 64, 64), Tiles(64, 64, 32, 32))
+TENSOR_TILES = (Tiles(128, 256, 64, 64), Tiles(128, 128, 64, 32), Tiles(64, 64, 32, 32))
 MOST_STAGES = 4  # no more are needed to hide the latency of memory
 
 

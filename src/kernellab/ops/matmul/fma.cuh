@@ -14,37 +14,30 @@ __device__ __forceinline__ int swizzle_of(int depth) { return depth / 4 % 4 * 8;
 template <typename T, int LINES, bool BY_LINES, bool ALIGNED>
 struct Fetch {
   static constexpr int WIDTH = 16 / sizeof(T), ROWS = BY_LINES ? LINES : FMA_DEPTH;
-  static constexpr int CHUNKS = (BY_LINES ? FMA_DEPTH : LINES) / WIDTH, ALL = ROWS * CHUNKS;
-  static constexpr int EACH = (ALL + FMA_THREADS - 1) / FMA_THREADS;
-  Vec<T, WIDTH> chunks[EACH];
+  typedef Walk<T, ROWS, (BY_LINES ? FMA_DEPTH : LINES) / WIDTH, FMA_DEPTH, FMA_THREADS, BY_LINES> Way;
+  Way way;
+  Vec<T, WIDTH> chunks[Way::PASSES];
 
-  __device__ __forceinline__ static bool exists(int i) { return ALL % FMA_THREADS == 0 || place(i) < ALL; }
-  __device__ __forceinline__ static int place(int i) { return threadIdx.x + i * FMA_THREADS; }
-  // Of the first element of a chunk, in the tile.
-  __device__ __forceinline__ static int line(int i) { return BY_LINES ? place(i) / CHUNKS : place(i) % CHUNKS * WIDTH; }
-  __device__ __forceinline__ static int depth(int i) { return BY_LINES ? place(i) % CHUNKS * WIDTH : place(i) / CHUNKS; }
+  __device__ __forceinline__ Fetch(const Operand<T>& operand, int64 first_line) : way(operand, first_line) {}
 
-  __device__ __forceinline__ void load(const Operand<T>& from, int64 first_line, int64 first_depth) {
+  // The next tile.
+  __device__ __forceinline__ void load() {
+    const T* from = way.from;
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-      if (!exists(i)) break;
-      const int64 l = first_line + line(i), d = first_depth + depth(i);
-      const int64 lines_left = from.lines - l, depth_left = from.depth - d;
-      const int count = BY_LINES ? (lines_left > 0 ? existing(depth_left, WIDTH) : 0)
-                                 : (depth_left > 0 ? existing(lines_left, WIDTH) : 0);
-      chunks[i] = load_chunk<ALIGNED>(from.start + (BY_LINES ? l * from.step + d : d * from.step + l), count);
-    }
+    for (int i = 0; i < Way::PASSES; i++, from = way.next_row(from))
+      if (way.takes(i)) chunks[i] = load_chunk<ALIGNED>(from, way.count(i));
+    way.next_tile();
   }
   __device__ __forceinline__ void store(float (*tile)[LINES]) const {
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-      if (!exists(i)) break;
-      const int l = line(i), d = depth(i);
+    for (int i = 0; i < Way::PASSES; i++) {
+      if (!way.takes(i)) continue;
+      const int row = way.row(i), col = way.chunk() * WIDTH;
       if constexpr (BY_LINES) {
 #pragma unroll
-        for (int k = 0; k < WIDTH; k++) tile[d + k][l ^ swizzle_of(d + k)] = chunks[i][k];
+        for (int k = 0; k < WIDTH; k++) tile[col + k][row ^ swizzle_of(col + k)] = chunks[i][k];
       } else {
-        float* const to = &tile[d][l ^ swizzle_of(d)];
+        float* const to = &tile[row][col ^ swizzle_of(row)];
 #pragma unroll
         for (int k = 0; k < WIDTH; k += 4)
           *reinterpret_cast<float4*>(to + k) =

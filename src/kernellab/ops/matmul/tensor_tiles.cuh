@@ -27,26 +27,23 @@ struct Tile {
   }
   __device__ __forceinline__ static int element_at(int row, int col) { return chunk_at(row, col / WIDTH) + col % WIDTH; }
 
-  // All THREADS of a block begin to copy the tile, or copy it where the operand's rows are not ALIGNED to 16 bytes.
-  template <int THREADS, bool ALIGNED>
-  __device__ __forceinline__ static void fetch(T* tile, const Operand<T>& from, int64 first_line, int64 first_depth) {
-    static_assert(ROWS * CHUNKS % THREADS == 0, "every thread copies as many chunks");
+  template <int THREADS> using Way = Walk<T, ROWS, CHUNKS, DEPTH, THREADS, BY_LINES>;
+
+  // All THREADS of a block begin to copy the next tile, or copy it where the operand's rows are not ALIGNED to 16 bytes.
+  template <bool ALIGNED, int THREADS>
+  __device__ __forceinline__ static void fetch(T* tile, Way<THREADS>& way) {
+    const T* from = way.from;
 #pragma unroll
-    for (int i = 0; i < ROWS * CHUNKS / THREADS; i++) {
-      const int place = threadIdx.x + i * THREADS, row = place / CHUNKS, chunk = place % CHUNKS;
-      const int64 line = first_line + (BY_LINES ? row : chunk * WIDTH);
-      const int64 depth = first_depth + (BY_LINES ? chunk * WIDTH : row);
-      const int64 lines_left = from.lines - line, depth_left = from.depth - depth;
-      const int count = BY_LINES ? (lines_left > 0 ? existing(depth_left, WIDTH) : 0)
-                                 : (depth_left > 0 ? existing(lines_left, WIDTH) : 0);
-      const int64 offset = BY_LINES ? line * from.step + depth : depth * from.step + line;
-      T* const to = tile + chunk_at(row, chunk);
+    for (int i = 0; i < way.PASSES; i++, from = way.next_row(from)) {
+      if (!way.takes(i)) continue;
+      T* const to = tile + chunk_at(way.row(i), way.chunk());
       if constexpr (ALIGNED) {
-        copy_async(to, from.start + (count ? offset : 0), count * (int)sizeof(T));
+        copy_async(to, from, way.count(i) * (int)sizeof(T));
       } else {
-        *reinterpret_cast<Vec<T, WIDTH>*>(to) = load_chunk<false>(from.start + offset, count);
+        *reinterpret_cast<Vec<T, WIDTH>*>(to) = load_chunk<false>(from, way.count(i));
       }
     }
+    way.next_tile();
   }
 
   // The operand a of a tensor core: 16 lines from `line` on, the step-th 32 bytes of their depth.

@@ -43,15 +43,15 @@ class Tiles(NamedTuple):
         return operands + results <= shared
 
 
-# By bytes of an element: the first that fits the GPU, and of which every SM gets one, is taken; else the last.
+# By bytes of an element: the first that fits the GPU, and of which every SM gets one, is taken; else the last. float32 has
+# no entry: multiply-adds take their operands from registers, not from shared memory as the copy engine writes it.
 DESCRIBED = {
     2: (
-        Tiles(128, 256, 64, 3, 8, halves=True),  # FIELD: 3 × 64 of depth, not 2 × 128
+        Tiles(128, 256, 64, 3, 8, halves=True),
         Tiles(128, 128, 64, 4, 8),
         Tiles(64, 128, 64, 3, 4),
         Tiles(64, 64, 64, 3, 4),
     ),
-    4: (Tiles(128, 128, 16, 3, 8), Tiles(64, 64, 32, 3, 4)),
 }
 # Without descriptors.
 POINTED = {
@@ -88,6 +88,7 @@ def takes_descriptors(a: Matrix, b: Matrix, c: torch.Tensor) -> bool:
     expanded = 0 in (a.step, b.step)
     return (
         capability(c.device) >= (9, 0)
+        and c.element_size() in DESCRIBED
         and all(matrix.aligned for matrix in (a, b, result))
         and max(sizes) < MOST_DESCRIBED
         and not expanded
@@ -97,14 +98,14 @@ def takes_descriptors(a: Matrix, b: Matrix, c: torch.Tensor) -> bool:
 # With descriptors --------------------------------------------------------------------------------------
 
 
-def launch_described(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles, precision: str = "ieee") -> None:
+def launch_described(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles) -> None:
     count = tiles.count(*c.shape)
     programs = min(sm_count(c.device), count)
     with same_device(c):
         triton.set_allocator(_new_workspace)  # of this thread: the kernel keeps its descriptors there
         multiply_described[(programs,)](
             a.tensor, b.tensor, c, *c.shape, a.tensor.shape[1], a.step, b.step, programs,
-            a.by_rows, b.by_rows, tiles.rows, tiles.cols, tiles.depth, GROUP, tiles.halves, precision,
+            a.by_rows, b.by_rows, tiles.rows, tiles.cols, tiles.depth, GROUP, tiles.halves,
             num_warps=tiles.warps, num_stages=tiles.stages,
         )  # fmt: skip
 
@@ -117,7 +118,7 @@ def _new_workspace(size: int, alignment: int, stream: int | None) -> torch.Tenso
 def multiply_described(
     a_ptr, b_ptr, c_ptr, rows, cols, depth, a_step, b_step, programs,
     A_BY_ROWS: tl.constexpr, B_BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, DEPTH: tl.constexpr,
-    GROUP: tl.constexpr, HALVES: tl.constexpr, PRECISION: tl.constexpr,
+    GROUP: tl.constexpr, HALVES: tl.constexpr,
 ):  # fmt: skip
     """c = a·b: c is [rows, cols], contiguous. Each operand is contiguous along its rows, or else along its columns.
 
@@ -149,7 +150,7 @@ def multiply_described(
                 y = b.load([at, col])
             else:
                 y = b.load([col, at]).T
-            total = tl.dot(x, y, total, input_precision=PRECISION)
+            total = tl.dot(x, y, total)
         if HALVES:
             left, right = tl.split(tl.permute(tl.reshape(total, (ROWS, 2, WIDTH)), (0, 2, 1)))
             c.store([row, col], left.to(c_ptr.dtype.element_ty))
@@ -193,7 +194,7 @@ def multiply_pointed(
     tile_row, tile_col = tile_place(tl.program_id(0), tile_rows, tile_cols, GROUP)
     row = tile_row.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     col = tile_col.to(tl.int64) * COLS + tl.arange(0, COLS)
-    step = tl.arange(0, DEPTH).to(tl.int64)
+    step, far = tl.arange(0, DEPTH).to(tl.int64), tl.full((), DEPTH, tl.int64)
     a_ptr += row[:, None] * a_row + step[None, :] * a_col
     b_ptr += step[:, None] * b_row + col[None, :] * b_col
     total = tl.zeros((ROWS, COLS), dtype=tl.float32)
@@ -202,7 +203,7 @@ def multiply_pointed(
         x = tl.load(a_ptr, mask=(row < rows)[:, None] & (step < left)[None, :], other=0.0)
         y = tl.load(b_ptr, mask=(step < left)[:, None] & (col < cols)[None, :], other=0.0)
         total = tl.dot(x, y, total, input_precision=PRECISION)
-        a_ptr += DEPTH * a_col.to(tl.int64)
-        b_ptr += DEPTH * b_row.to(tl.int64)
+        a_ptr += far * a_col
+        b_ptr += far * b_row
     inside = (row < rows)[:, None] & (col < cols)[None, :]
     tl.store(c_ptr + row[:, None] * cols + col[None, :], total.to(c_ptr.dtype.element_ty), mask=inside)
