@@ -58,7 +58,17 @@ def matmul(a, b, *, fp32_precision="ieee"):
     return a @ b
 
 
-matmul.compile(matmul.reference, options={"max_autotune": True, "max_autotune_gemm_backends": "ATEN,TRITON"})
+def product(a, b, *, fp32_precision="ieee"):
+    return a @ b
+
+
+# The mode "max-autotune" without CUDA graphs, which would overwrite a result in the next call. A graph from Inductor's
+# cache would be compiled without trying anything, and the record would lack the candidates.
+matmul.compile(
+    product,
+    supports=is_ieee,
+    options={"max_autotune": True, "coordinate_descent_tuning": True, "fx_graph_cache": False},
+)
 
 
 @matmul.impl("torch", supports=has_tf32)
