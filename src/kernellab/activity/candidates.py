@@ -40,7 +40,7 @@ def recording_candidates(record: Callable[[TunedJson], None]) -> Iterator[None]:
         if times_ms:
             record(_describe(times_ms, name, inputs))
 
-    select_algorithm.add_feedback_saver(observe)
+    select_algorithm.add_feedback_saver(observe)  # type: ignore[arg-type]  # it takes more arguments in some versions
     try:
         yield
     finally:

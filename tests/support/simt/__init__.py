@@ -1,8 +1,9 @@
 """Runs the shipped CUDA C++ kernels on the CPU: launches are intercepted, and kernels built by the system's compiler.
 
 All of an op's sources are used as they are, but for `ptx.cuh` and `mma.cuh`, whose instructions the headers of these
-names here imitate, and for the declaration of dynamic shared memory. A launch on a GPU differs in what simt.hpp cannot show: the order of accesses to
-memory between barriers, the rounding of the special functions, and speed.
+names here imitate, and for the declaration of dynamic shared memory. A launch on a GPU differs in what simt.hpp cannot
+show: the order of accesses to memory between barriers, the rounding of the special functions and of tensor cores, and
+speed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Matmul: a·b for two matrices. Its reference is PyTorch's own op: no plainer implementation is worth timing."""
+"""Matmul: a·b for two matrices, each by rows or by columns. Its reference is PyTorch's own op: no plainer one is worth
+timing. `studies.py` has the plain ones in CUDA C++ and Triton.
+"""
 
 import functools
 
@@ -35,7 +37,7 @@ def _products(read, write, a, b, precision, count):
     args=dict(a=kl.tensor("M K"), b=kl.tensor("K N")),
     options=dict(fp32_precision=["ieee", "tf32"]),
     dims=dict(K="M", N="M"),
-    where=lambda case: case.fp32_precision == "ieee" or case.dtype == "float32",
+    where=lambda case: is_ieee(case) is True or case.dtype == "float32",
     reduces="K",
     cost=_cost,
     grad_cost=_grad_cost,
@@ -50,8 +52,8 @@ def _products(read, write, a, b, precision, count):
 def matmul(a, b, *, fp32_precision="ieee"):
     """Σₖ a[m, k]·b[k, n].
 
-    `fp32_precision` is about float32 alone, as PyTorch's setting of that name. "ieee" multiplies float32 numbers. "tf32"
-    may cut them to 10 bits of mantissa before, which tensor cores then multiply; sums are in float32.
+    `fp32_precision` is about float32 alone, as PyTorch's setting of that name. "ieee" multiplies float32 numbers.
+    "tf32" may cut them to 10 bits of mantissa before, which tensor cores then multiply; sums are in float32.
     """
     if fp32_precision == "tf32" and a.dtype == torch.float32:
         return product_of_cut_operands(a, b)

@@ -34,7 +34,7 @@ class Tiles(NamedTuple):
     def stage_bytes(self) -> int:
         return (self.rows + self.cols) * TILE_DEPTH_BYTES
 
-    def count(self, rows: int, cols: int) -> int:
+    def number_for(self, rows: int, cols: int) -> int:
         return -(-rows // self.rows) * -(-cols // self.cols)
 
 
@@ -60,19 +60,19 @@ def multiply(a: torch.Tensor, b: torch.Tensor, *, tf32: bool = False) -> torch.T
 
 def _launch_tensor(a: Matrix, b: Matrix, c: torch.Tensor) -> None:
     sms = sm_count(c.device)
-    tiles = next((tiles for tiles in TENSOR_TILES if tiles.count(*c.shape) >= sms), TENSOR_TILES[-1])
+    tiles = next((tiles for tiles in TENSOR_TILES if tiles.number_for(*c.shape) >= sms), TENSOR_TILES[-1])
     stages = min(MOST_STAGES, shared_bytes(c.device) // tiles.stage_bytes)
     kind = ", ".join(map(str, (CUDA_NAMES[c.dtype], *tiles, stages)))
     run = kernel(f"matmul_tensor<{kind}, {_layouts(a, b)}>")
-    run(tiles.count(*c.shape), tiles.threads, *_arguments(a, b, c), shared=stages * tiles.stage_bytes)
+    run(tiles.number_for(*c.shape), tiles.threads, *_arguments(a, b, c), shared=stages * tiles.stage_bytes)
 
 
 def _launch_fma(a: Matrix, b: Matrix, c: torch.Tensor) -> None:
     sms = sm_count(c.device)
     squares = [Tiles(lines, lines, 0, 0) for lines in FMA_LINES]
-    tiles = next((tiles for tiles in squares if tiles.count(*c.shape) >= sms), squares[-1])
+    tiles = next((tiles for tiles in squares if tiles.number_for(*c.shape) >= sms), squares[-1])
     run = kernel(f"matmul_fma<{CUDA_NAMES[c.dtype]}, {tiles.rows}, {_layouts(a, b)}>")
-    run(tiles.count(*c.shape), FMA_THREADS, *_arguments(a, b, c))
+    run(tiles.number_for(*c.shape), FMA_THREADS, *_arguments(a, b, c))
 
 
 def _layouts(a: Matrix, b: Matrix) -> str:

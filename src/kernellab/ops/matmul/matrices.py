@@ -43,11 +43,11 @@ Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # two matrices,
 
 
 def product_passes(multiply: Multiply) -> Passes:
-    def forward(a: torch.Tensor, b: torch.Tensor) -> Tensors:
-        return [multiply(a, b)]
+    def forward(*inputs: torch.Tensor) -> Tensors:
+        return [multiply(*inputs)]
 
-    def backward(upstream: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, wanted: Sequence[bool]) -> Given:
-        for_a, for_b = wanted
+    def backward(*upstream_and_inputs: torch.Tensor, wanted: Sequence[bool]) -> Given:
+        (upstream, a, b), (for_a, for_b) = upstream_and_inputs, wanted
         return [multiply(upstream, b.t()) if for_a else None, multiply(a.t(), upstream) if for_b else None]
 
     return Passes(forward, backward)
@@ -58,12 +58,12 @@ def new_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return a.new_empty(a.shape[0], b.shape[1])
 
 
-def _new_products(a: torch.Tensor, b: torch.Tensor, **options: object) -> Tensors:
-    return [new_product(a, b)]
+def _new_products(*inputs: torch.Tensor, **options: object) -> Tensors:
+    return [new_product(*inputs)]
 
 
-def _new_gradients(upstream: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **options: object) -> Tensors:
-    return [x.new_empty(x.shape) for x in (a, b)]
+def _new_gradients(*upstream_and_inputs: torch.Tensor, **options: object) -> Tensors:
+    return [x.new_empty(x.shape) for x in upstream_and_inputs[1:]]
 
 
 CONTRACT = Contract(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 
 from kernellab.declaration.case import Case
-from kernellab.ops.floats import has_gpu_kernel as has_kernel_for_dtype
+from kernellab.ops.floats import has_gpu_kernel
 
 _KEPT_BITS = -1 << 13  # of the 32 bits of a float32: sign, exponent and 10 bits of mantissa
 
@@ -73,15 +73,16 @@ def _allow_tf32() -> Iterator[None]:
 
 
 def is_ieee(case: Case) -> bool | str:
-    return case.fp32_precision == "ieee" or "computes float32 as it is"
+    """Also of a case that is older than the option."""
+    return case.options.get("fp32_precision", "ieee") == "ieee" or "computes float32 as it is"
 
 
 def is_ieee_on_gpu(case: Case) -> bool | str:
     """Of kernels without float64 and tf32."""
-    supported = has_kernel_for_dtype(case)
+    supported = has_gpu_kernel(case)
     return is_ieee(case) if supported is True else supported
 
 
 def has_tf32(case: Case) -> bool | str:
     """Of PyTorch's own: it ignores its setting on a CPU."""
-    return case.fp32_precision == "ieee" or case.device == "cuda" or "a CPU has no tf32"
+    return is_ieee(case) is True or case.device == "cuda" or "a CPU has no tf32"

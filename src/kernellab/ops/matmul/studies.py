@@ -1,7 +1,5 @@
 """Matmul from the textbook to the implementations `cuda` and `triton`: docs/matmul.md says what each step gains."""
 
-import torch
-
 from kernellab.ops.gpus import capability, shared_bytes
 from kernellab.ops.matmul import matmul
 from kernellab.ops.matmul.matrices import Matrix, new_product

@@ -26,5 +26,5 @@ def in_tf32(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return c
 
 
-def by_rows(*matrices: torch.Tensor) -> list[Matrix]:
-    return [Matrix(x, True, x.shape[1]) for x in matrices]
+def by_rows(a: torch.Tensor, b: torch.Tensor) -> tuple[Matrix, Matrix]:
+    return Matrix(a, True, a.shape[1]), Matrix(b, True, b.shape[1])

@@ -1,7 +1,7 @@
 """Matmul in Triton: programs that stay and take tile after tile, through tensor descriptors where memory allows them.
 
-The tables below are fixed: nothing is tuned at run time, so that a first call takes no longer and every machine of a kind
-computes the same bits. `benchmarks/matmul.py OUT --candidates` measures what else could stand there.
+The tables below are fixed: nothing is tuned at run time, so that a first call takes no longer and every machine of a
+kind computes the same bits. `benchmarks/matmul.py OUT --candidates` measures what else could stand there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Tiles(NamedTuple):
     warps: int
     halves: bool = False
 
-    def count(self, rows: int, cols: int) -> int:
+    def number_for(self, rows: int, cols: int) -> int:
         return triton.cdiv(rows, self.rows) * triton.cdiv(cols, self.cols)
 
     def fits(self, element_bytes: int, shared: int) -> bool:
@@ -43,9 +43,9 @@ class Tiles(NamedTuple):
         return operands + results <= shared
 
 
-# By bytes of an element: the first that fits the GPU, and of which every SM gets one, is taken; else the last. float32 has
-# no entry: multiply-adds take their operands from registers, not from shared memory as the copy engine writes it.
-DESCRIBED = {
+# By bytes of an element: the first that fits the GPU, and of which every SM gets one, is taken; else the last. float32
+# has no entry: multiply-adds read their operands differently from how the copy engine writes them.
+DESCRIBED: dict[int, tuple[Tiles, ...]] = {
     2: (
         Tiles(128, 256, 64, 3, 8, halves=True),
         Tiles(128, 128, 64, 4, 8),
@@ -54,7 +54,7 @@ DESCRIBED = {
     ),
 }
 # Without descriptors.
-POINTED = {
+POINTED: dict[int, tuple[Tiles, ...]] = {
     2: (Tiles(128, 256, 64, 3, 8), Tiles(128, 128, 32, 3, 4), Tiles(64, 64, 32, 3, 4)),
     4: (Tiles(128, 128, 16, 3, 8), Tiles(64, 64, 32, 3, 4)),
 }
@@ -78,7 +78,7 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def choose(table: dict[int, tuple[Tiles, ...]], c: torch.Tensor) -> Tiles:
     shared, sms = shared_bytes(c.device), sm_count(c.device)
     fitting = [tiles for tiles in table[c.element_size()] if tiles.fits(c.element_size(), shared)]
-    return next((tiles for tiles in fitting if tiles.count(*c.shape) >= sms), fitting[-1])
+    return next((tiles for tiles in fitting if tiles.number_for(*c.shape) >= sms), fitting[-1])
 
 
 def takes_descriptors(a: Matrix, b: Matrix, c: torch.Tensor) -> bool:
@@ -99,7 +99,7 @@ def takes_descriptors(a: Matrix, b: Matrix, c: torch.Tensor) -> bool:
 
 
 def launch_described(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles) -> None:
-    count = tiles.count(*c.shape)
+    count = tiles.number_for(*c.shape)
     programs = min(sm_count(c.device), count)
     with same_device(c):
         triton.set_allocator(_new_workspace)  # of this thread: the kernel keeps its descriptors there
@@ -122,8 +122,8 @@ def multiply_described(
 ):  # fmt: skip
     """c = a·b: c is [rows, cols], contiguous. Each operand is contiguous along its rows, or else along its columns.
 
-    A program takes every `programs`-th tile. The loops over its tiles and over their depth become one, so that the first
-    operands of a tile are on their way while the tile before is written.
+    A program takes every `programs`-th tile. The loops over its tiles and over their depth become one, so that the
+    first operands of a tile are on their way while the tile before is written.
     """
     if A_BY_ROWS:
         a = tl.make_tensor_descriptor(a_ptr, [rows, depth], [a_step, 1], [ROWS, DEPTH])
@@ -142,14 +142,8 @@ def multiply_described(
         total = tl.zeros((ROWS, COLS), dtype=tl.float32)
         for step in range(tl.cdiv(depth, DEPTH)):
             at = step * DEPTH
-            if A_BY_ROWS:
-                x = a.load([row, at])
-            else:
-                x = a.load([at, row]).T
-            if B_BY_ROWS:
-                y = b.load([at, col])
-            else:
-                y = b.load([col, at]).T
+            x = a.load([row, at]) if A_BY_ROWS else a.load([at, row]).T
+            y = b.load([at, col]) if B_BY_ROWS else b.load([col, at]).T
             total = tl.dot(x, y, total)
         if HALVES:
             left, right = tl.split(tl.permute(tl.reshape(total, (ROWS, 2, WIDTH)), (0, 2, 1)))
@@ -172,11 +166,9 @@ def tile_place(tile, tile_rows, tile_cols, GROUP: tl.constexpr):
 # With pointers -----------------------------------------------------------------------------------------
 
 
-def launch_pointed(
-    a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles, group: int, precision: str = "ieee"
-) -> None:
+def launch_pointed(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles, group: int, precision: str = "ieee") -> None:
     with same_device(c):
-        multiply_pointed[(tiles.count(*c.shape),)](
+        multiply_pointed[(tiles.number_for(*c.shape),)](
             a.tensor, b.tensor, c, *c.shape, a.tensor.shape[1],
             *((a.step, 1) if a.by_rows else (1, a.step)), *((b.step, 1) if b.by_rows else (1, b.step)),
             tiles.rows, tiles.cols, tiles.depth, group, precision,

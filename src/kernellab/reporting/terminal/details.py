@@ -9,6 +9,7 @@ from kernellab.reporting.text.numbers import count, duration
 
 _CANDIDATES = 4  # of torch.compile's that are named: there may be dozens
 
+
 def detail_lines(result: Result) -> list[str]:
     lines = [_series_line(entry) for entry in result["times"] if entry["samples_us"]]
     lines += [f"{e['timer']}: {e['status']}: {e['reason']}" for e in result["times"] if e["status"] == "skipped"]
