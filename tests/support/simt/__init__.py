@@ -24,6 +24,7 @@ import torch
 from kernellab.build import cuda
 from kernellab.ops import gpus, norms_cuda, pipeline_cuda, rows_cuda
 from kernellab.ops.matmul import cuda as matmul_cuda
+from kernellab.ops.matmul import studies as matmul_studies
 
 R = TypeVar("R")
 Function = Callable[[bytes, bytes], bytes | None]
@@ -97,6 +98,7 @@ def _intercepted(interceptor: Callable[..., None], gpu: Gpu) -> Iterator[None]:
         (matmul_cuda, "capability"): lambda device: gpu.capability,
         (matmul_cuda, "sm_count"): lambda device: gpu.sms,
         (matmul_cuda, "shared_bytes"): lambda device: 227 * 1024,
+        (matmul_studies, "shared_bytes"): lambda device: 227 * 1024,
     }
     before = {(module, name): getattr(module, name) for module, name in replaced}
     try:

@@ -31,12 +31,22 @@ def as_matrix(x: torch.Tensor) -> Matrix:
     x = x.resolve_neg()
     rows, cols = x.shape
     row_step, col_step = x.stride()
-    by_rows = Matrix(x, True, row_step if rows > 1 else max(1, cols))
-    by_columns = Matrix(x, False, col_step if cols > 1 else max(1, rows))
-    fitting = [by_rows] * (col_step == 1 or cols <= 1) + [by_columns] * (row_step == 1 or rows <= 1)
+    fitting = []
+    if col_step == 1 or cols <= 1:
+        fitting.append(
+            Matrix(x, True, row_step if rows > 1 else _padded(cols))
+        )  # nothing takes the step of a single row
+    if row_step == 1 or rows <= 1:
+        fitting.append(Matrix(x, False, col_step if cols > 1 else _padded(rows)))
     if not fitting:
-        return Matrix(x.contiguous(), True, cols)
+        step = _padded(cols)
+        return Matrix(x.new_empty(rows, step)[:, :cols].copy_(x), True, step)
     return next((matrix for matrix in fitting if matrix.aligned), fitting[0])
+
+
+def _padded(elements: int) -> int:
+    """So many that their bytes are a multiple of 16, whatever the type."""
+    return -(-elements // ALIGNMENT) * ALIGNMENT
 
 
 Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # two matrices, whatever their strides

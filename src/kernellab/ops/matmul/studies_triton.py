@@ -4,7 +4,7 @@ import torch
 
 from kernellab.ops.floats import require_float
 from kernellab.ops.matmul.matrices import Matrix, new_product
-from kernellab.ops.matmul.triton import GROUP, POINTED, Tiles, choose, launch_pointed
+from kernellab.ops.matmul.triton import POINTED, Tiles, choose, launch_pointed
 
 TF32_TILES = Tiles(128, 128, 32, 3, 8)
 
@@ -14,7 +14,7 @@ def one_tile_each(a: torch.Tensor, b: torch.Tensor, *, group: int) -> torch.Tens
     require_float(a, "matmul")
     c = new_product(a, b)
     if c.numel():
-        launch_pointed(*by_rows(a, b), c, choose(POINTED, c), group)
+        launch_pointed(*by_rows(a, b), c, choose(POINTED, c)._replace(group=group))
     return c
 
 
@@ -22,7 +22,7 @@ def in_tf32(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The same on tensor cores, which cut the operands to tf32."""
     c = new_product(a, b)
     if c.numel():
-        launch_pointed(*by_rows(a, b), c, TF32_TILES, GROUP, "tf32")
+        launch_pointed(*by_rows(a, b), c, TF32_TILES, "tf32")
     return c
 
 

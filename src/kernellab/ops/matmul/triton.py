@@ -17,7 +17,6 @@ from kernellab.ops.floats import require_float
 from kernellab.ops.gpus import capability, shared_bytes, sm_count
 from kernellab.ops.matmul.matrices import Matrix, as_matrix, new_product
 
-GROUP = 8  # rows of tiles that programs which run at the same time share
 MOST_DESCRIBED = 1 << 31  # a descriptor's sizes have 32 bits
 
 
@@ -25,6 +24,7 @@ class Tiles(NamedTuple):
     """A program computes rows × cols results, `depth` terms at a time, with the operands of `stages` under way.
 
     `halves`: it writes its results in two halves, which takes half the shared memory and leaves it for a stage.
+    `group`: rows of tiles that programs which run at the same time share.
     """
 
     rows: int
@@ -33,6 +33,7 @@ class Tiles(NamedTuple):
     stages: int
     warps: int
     halves: bool = False
+    group: int = 8
 
     def number_for(self, rows: int, cols: int) -> int:
         return triton.cdiv(rows, self.rows) * triton.cdiv(cols, self.cols)
@@ -71,7 +72,7 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if takes_descriptors(first, second, c):
         launch_described(first, second, c, choose(DESCRIBED, c))
     else:
-        launch_pointed(first, second, c, choose(POINTED, c), GROUP)
+        launch_pointed(first, second, c, choose(POINTED, c))
     return c
 
 
@@ -105,7 +106,7 @@ def launch_described(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles) -> Non
         triton.set_allocator(_new_workspace)  # of this thread: the kernel keeps its descriptors there
         multiply_described[(programs,)](
             a.tensor, b.tensor, c, *c.shape, a.tensor.shape[1], a.step, b.step, programs,
-            a.by_rows, b.by_rows, tiles.rows, tiles.cols, tiles.depth, GROUP, tiles.halves,
+            a.by_rows, b.by_rows, tiles.rows, tiles.cols, tiles.depth, tiles.group, tiles.halves,
             num_warps=tiles.warps, num_stages=tiles.stages,
         )  # fmt: skip
 
@@ -166,12 +167,12 @@ def tile_place(tile, tile_rows, tile_cols, GROUP: tl.constexpr):
 # With pointers -----------------------------------------------------------------------------------------
 
 
-def launch_pointed(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles, group: int, precision: str = "ieee") -> None:
+def launch_pointed(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles, precision: str = "ieee") -> None:
     with same_device(c):
         multiply_pointed[(tiles.number_for(*c.shape),)](
             a.tensor, b.tensor, c, *c.shape, a.tensor.shape[1],
             *((a.step, 1) if a.by_rows else (1, a.step)), *((b.step, 1) if b.by_rows else (1, b.step)),
-            tiles.rows, tiles.cols, tiles.depth, group, precision,
+            tiles.rows, tiles.cols, tiles.depth, tiles.group, precision,
             num_warps=tiles.warps, num_stages=tiles.stages,
         )  # fmt: skip
 
