@@ -11,8 +11,8 @@ from support.products import assert_is_product, operands
 from support.simt import Gpu, compile_with_headers, run_on_cpu
 
 FEW_SMS, MANY_SMS, OLD = Gpu((9, 0), sms=1), Gpu((9, 0), sms=1000), Gpu((7, 5), sms=1)
-# (GPU, rows, depth, columns, dtype, layouts, tf32). Few SMs get large tiles. Sizes end inside a tile; a depth of 330 fills
-# each of four places of tiles again.
+# (GPU, rows, depth, columns, dtype, layouts, tf32). Few SMs get large tiles. Sizes end inside a tile; a depth of 330
+# fills each of four places of tiles again.
 PRODUCTS = [
     (FEW_SMS, 200, 72, 264, "bfloat16", ("rows", "rows"), False),
     (FEW_SMS, 136, 40, 264, "float32", ("columns", "rows"), True),

@@ -57,7 +57,7 @@ DESCRIBED: dict[int, tuple[Tiles, ...]] = {
 # Without descriptors.
 POINTED: dict[int, tuple[Tiles, ...]] = {
     2: (Tiles(128, 256, 64, 3, 8), Tiles(128, 128, 32, 3, 4), Tiles(64, 64, 32, 3, 4)),
-    4: (Tiles(128, 128, 16, 3, 8), Tiles(64, 64, 32, 3, 4)),
+    4: (Tiles(128, 128, 16, 3, 8), Tiles(64, 64, 16, 3, 8)),
 }
 
 
