@@ -1,8 +1,9 @@
 """Runs the shipped CUDA C++ kernels on the CPU: launches are intercepted, and kernels built by the system's compiler.
 
-All of an op's sources are used as they are, but for `ptx.cuh`, whose instructions simt/ptx.cuh imitates, and for the
-declaration of dynamic shared memory. A launch on a GPU differs in what simt.hpp cannot show: the order of accesses to
-memory between barriers, the rounding of the special functions, and speed.
+All of an op's sources are used as they are, but for `ptx.cuh` and `mma.cuh`, whose instructions the headers of these
+names here imitate, and for the declaration of dynamic shared memory. A launch on a GPU differs in what simt.hpp cannot
+show: the order of accesses to memory between barriers, the rounding of the special functions and of tensor cores, and
+speed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import torch
 
 from kernellab.build import cuda
 from kernellab.ops import gpus, norms_cuda, pipeline_cuda, rows_cuda
+from kernellab.ops.matmul import cuda as matmul_cuda
+from kernellab.ops.matmul import studies as matmul_studies
 
 R = TypeVar("R")
 Function = Callable[[bytes, bytes], bytes | None]
@@ -92,6 +95,10 @@ def _intercepted(interceptor: Callable[..., None], gpu: Gpu) -> Iterator[None]:
         (pipeline_cuda, "sm_count"): lambda device: gpu.sms,
         (pipeline_cuda, "shared_bytes"): lambda device: 227 * 1024,
         (norms_cuda, "shared_bytes"): lambda device: 227 * 1024,
+        (matmul_cuda, "capability"): lambda device: gpu.capability,
+        (matmul_cuda, "sm_count"): lambda device: gpu.sms,
+        (matmul_cuda, "shared_bytes"): lambda device: 227 * 1024,
+        (matmul_studies, "shared_bytes"): lambda device: 227 * 1024,
     }
     before = {(module, name): getattr(module, name) for module, name in replaced}
     try:
@@ -123,7 +130,8 @@ def compile_with_headers(text: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         ops = Path(folder) / "ops"
         shutil.copytree(OPS, ops, ignore=shutil.ignore_patterns("*.py", "*.pyc", "*.cpp"))
-        shutil.copy(SIMT / "ptx.cuh", ops)
+        for header in ("ptx.cuh", "mma.cuh"):
+            shutil.copy(SIMT / header, ops)
         for source in (*ops.glob("*.cuh"), *ops.glob("*/*.cu")):
             replacement = "float* const shared = simt::block->dynamic.data();"
             source.write_text(source.read_text().replace(DYNAMIC_SHARED, replacement))
