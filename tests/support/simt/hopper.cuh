@@ -180,7 +180,7 @@ inline void store(TensorMap map, unsigned from, std::vector<int64_t> first, bool
             else std::memcpy(to, here, map.is->element_bytes);
         });
     };
-    const auto entry = std::make_shared<Copy>(Copy{int(state().chance(12)), copy});
+    const auto entry = std::make_shared<Copy>(Copy{int(state().chance(600)), copy});
     thread().stores.back().push_back(entry);
     thread().has_unread_stores = true;
     state().copies.push_back(entry);
