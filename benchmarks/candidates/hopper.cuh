@@ -94,6 +94,19 @@ __device__ __forceinline__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
 }
 
+// The compiler moves no use of these registers before this place: call it after the wait for their products.
+template <int REGISTERS>
+__device__ __forceinline__ void settle(float (&sum)[REGISTERS]) {
+#pragma unroll
+  for (int i = 0; i < REGISTERS; i++) asm volatile("" : "+f"(sum[i]) :: "memory");
+}
+
+// A number that is never -1 is computed before what follows. The assembler (13.0) moves a wait for products to the front
+// of its basic block, and what was to be computed meanwhile behind it; this ends the block.
+__device__ __forceinline__ void compute_before(float number) {
+  if (number == -1.0f) asm volatile("trap;");
+}
+
 // sum = a·b, or sum += a·b: [64, 16]·[16, N] for a sum of N/2 registers. Of warp w of the warpgroup, lane l has in
 // registers 4j + 2h + i the element of row 16w + 8h + l/4 and column 8j + 2(l%4) + i. `A_BY_K`, `B_BY_K`: see above.
 template <class T, bool A_BY_K, bool B_BY_K, int REGISTERS>
@@ -109,7 +122,8 @@ __device__ __forceinline__ void product(float (&sum)[REGISTERS], const unsigned 
 #define OUT_32() OUT_8(0), OUT_8(8), OUT_8(16), OUT_8(24)
 #define OUT_40() OUT_32(), OUT_8(32)
 #define OUT_64() OUT_40(), OUT_8(40), OUT_8(48), OUT_8(56)
-#define OUT_88() OUT_64(), OUT_8(64), OUT_8(72), OUT_8(80)
+#define OUT_80() OUT_64(), OUT_8(64), OUT_8(72)
+#define OUT_88() OUT_80(), OUT_8(80)
 #define OUT_96() OUT_88(), OUT_8(88)
 #define OUT_128() OUT_96(), OUT_8(96), OUT_8(104), OUT_8(112), OUT_8(120)
 
@@ -121,9 +135,9 @@ __device__ __forceinline__ void product(float (&sum)[REGISTERS], const unsigned 
 #define NAMES_64 \
   NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, " \
            "%60, %61, %62, %63"
-#define NAMES_88 \
-  NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
-           "%84, %85, %86, %87"
+#define NAMES_80 \
+  NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define NAMES_88 NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define NAMES_96 NAMES_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define NAMES_128 \
   NAMES_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
@@ -160,6 +174,8 @@ __device__ __forceinline__ void product(float (&sum)[REGISTERS], unsigned long l
     FOR_BOTH_TYPES(PRODUCT_IN_SHARED, "80", NAMES_40, OUT_40, "%40", "%41", "%42", "%43", "%44");
   } else if constexpr (REGISTERS == 64) {
     FOR_BOTH_TYPES(PRODUCT_IN_SHARED, "128", NAMES_64, OUT_64, "%64", "%65", "%66", "%67", "%68");
+  } else if constexpr (REGISTERS == 80) {
+    FOR_BOTH_TYPES(PRODUCT_IN_SHARED, "160", NAMES_80, OUT_80, "%80", "%81", "%82", "%83", "%84");
   } else if constexpr (REGISTERS == 88) {
     FOR_BOTH_TYPES(PRODUCT_IN_SHARED, "176", NAMES_88, OUT_88, "%88", "%89", "%90", "%91", "%92");
   } else if constexpr (REGISTERS == 96) {
@@ -181,6 +197,13 @@ __device__ __forceinline__ void product(float (&sum)[REGISTERS], const unsigned 
 }
 
 // Registers, shared memory and barriers ----------------------------------------------------------------------------
+
+// The logarithm to base 2 in one instruction (absolute error 2^-22).
+__device__ __forceinline__ float log2_fast(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 // Two numbers rounded to 16 bits each, the first in the low half.
 template <class T>

@@ -138,6 +138,8 @@ matmul(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
       }
       products_wait<0>();
       release(before);
+#pragma unroll
+      for (int strip = 0; strip < STRIPS; strip++) settle(sum[strip]);
 
       const Tile tile = tile_at(index, rows, columns, group);
       const int m = (tile.m * CLUSTER + rank) * BM + consumer * STRIPS * 64, n = tile.n * BN;

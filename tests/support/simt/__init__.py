@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 from kernellab.build import cuda
@@ -153,6 +154,8 @@ def _three(dims: cuda.Dim) -> tuple[int, int, int]:
 def _bits(value: object) -> bytes:
     if isinstance(value, torch.Tensor):
         return struct.pack("Q", value.data_ptr())
+    if isinstance(value, np.generic):  # which keeps its type
+        return value.tobytes().ljust(8, b"\0")
     return struct.pack("d", value) if isinstance(value, float) else struct.pack("q", value)
 
 

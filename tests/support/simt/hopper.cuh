@@ -311,6 +311,11 @@ void products_wait() {
     simt::block->meet(warp);
 }
 
+template <int REGISTERS>
+void settle(float (&)[REGISTERS]) {}
+
+inline void compute_before(float) {}
+
 template <class T>
 constexpr bool IS_BFLOAT16 = std::is_same_v<T, bfloat16>;
 
@@ -325,6 +330,8 @@ void product(float (&sum)[REGISTERS], const unsigned (&a)[4], unsigned long long
     lanes[turn * simt::kWarp + lane] = a;
     hopper::issue({sum, REGISTERS, &lanes[turn * simt::kWarp], 0, b, true, B_BY_K, add, IS_BFLOAT16<T>});
 }
+
+inline float log2_fast(float x) { return std::log2(x); }
 
 template <class T>
 unsigned pack(float low, float high) {

@@ -226,10 +226,10 @@ const char* run_grid(const Launch& launch, Run run) {
     return failure;
 }
 
-// An argument as Python passes it: 8 bytes, whatever it is. Integers may be narrower.
+// An argument as Python passes it: 8 bytes, whatever it is. Numbers may be narrower.
 template <class P>
 P argument(const uint64_t& bits) {
-    static_assert(sizeof(P) == 8 || (std::is_integral_v<P> && sizeof(P) < 8));
+    static_assert(sizeof(P) == 8 || (std::is_arithmetic_v<P> && sizeof(P) < 8));
     P value;
     std::memcpy(&value, &bits, sizeof(P));
     return value;
@@ -285,4 +285,5 @@ inline float __uint_as_float(unsigned bits) {
 }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 using std::isfinite;
+using std::max;
 using std::min;
