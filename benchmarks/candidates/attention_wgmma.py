@@ -1,5 +1,6 @@
-"""Attention on Hopper in CUDA C++, forward: the copy engine, `wgmma`, and warpgroups that take turns. It has not run on a
-GPU yet. Its backward pass is that of the implementation `triton`.
+"""Attention on Hopper in CUDA C++: the copy engine, `wgmma`, and warpgroups that take turns. It has not run on a GPU yet.
+
+The gradient of the queries is added up in memory in any order: its last bits differ from call to call.
 
     klab check benchmarks/candidates/attention_wgmma.py --impl cuda-wgmma
 """
@@ -18,6 +19,7 @@ from kernellab.ops.gradients import differentiable
 
 DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 QUERIES = 64  # of a warpgroup
+BACKWARD_KEYS, PREPARED_ROWS = 128, 16  # of a block
 LOG2E = 1 / math.log(2)
 L2_SHARE = 16 << 20  # bytes of keys and values that blocks walk along at the same time
 LEAST_SCALE = 1e-37  # at a scale of 0, -inf for a key that is not seen would become NaN
@@ -87,6 +89,57 @@ def forward(q, k, v, bias, settings: Settings, config: Config | None = None):
     return [y if result is y else y.copy_(result), lse]
 
 
+def backward(upstream, q, k, v, bias, y, lse, settings: Settings, wanted):
+    """The gradients of q, k and v: all of them, wanted or not."""
+    scale = settings.scale_for(q.shape[3])
+    sign, scale = (-1, -scale) if scale < 0 else (1, scale)
+    q = -q if sign < 0 else q
+    dq, dk, dv = (new_like(x) for x in (q, k, v))
+    upstream, q, k, v, y = (x if is_suitable(x) else x.contiguous() for x in (upstream, q, k, v, y))
+    (batches, heads, queries, columns), (_, kv_heads, keys, _) = q.shape, k.shape
+    width, padded = 64 if columns <= 64 else 128, math.ceil(queries / QUERIES) * QUERIES
+    logarithms, sums = q.new_empty((2, batches * heads, padded), dtype=torch.float32)
+    kl.cuda.kernel("attention_wgmma_backward.cu", f"attention_prepare<{DTYPES[q.dtype]}>")(
+        (padded // PREPARED_ROWS, batches * heads),
+        PREPARED_ROWS * 16,
+        *(upstream, y, lse.contiguous(), logarithms, sums, heads, queries, padded, columns // 8),
+        *(x.stride(dim) // 8 for x in (upstream, y) for dim in (2, 1, 0)),
+    )
+    dq_sum = torch.zeros(q.shape, dtype=torch.float32, device=q.device)
+    results = [x if is_suitable(x) else x.new_empty(x.shape) for x in (dk, dv)]
+    first, last = settings.band(queries, keys)
+    backward_kernel(q.dtype, width)(
+        batches * kv_heads * math.ceil(keys / BACKWARD_KEYS),
+        3 * 128,
+        *(kl.cuda.TensorMap(x, (1, 1, rows, 64)) for x, rows in ((q, 64), (k, 128), (v, 128), (upstream, 64))),
+        kl.cuda.TensorMap(dq_sum, (1, 1, QUERIES, 32)),
+        *(kl.cuda.TensorMap(x, (1, 1, 64, 64)) for x in results),
+        logarithms,
+        sums,
+        np.float32(max(scale * LOG2E, LEAST_SCALE)),
+        np.float32(scale),
+        *(batches, kv_heads, heads // kv_heads, queries, keys, padded),
+        -queries - keys if first is None else first,
+        queries + keys if last is None else last,
+        max(1, L2_SHARE // (8 * queries * width * heads // kv_heads)),
+        shared=backward_shared_bytes(width),
+    )
+    dq.copy_(dq_sum.mul_(sign * scale))
+    return [dq, *(x if x is result else x.copy_(result) for x, result in zip((dk, dv), results, strict=True)), None]
+
+
+@functools.cache
+def backward_kernel(dtype: torch.dtype, width: int) -> "kl.cuda.Kernel":
+    name = f"attention_backward<{DTYPES[dtype]}, {width}>"
+    return kl.cuda.kernel("attention_wgmma_backward.cu", name, arch_specific=True)
+
+
+def backward_shared_bytes(width: int) -> int:
+    """Keys and values, two stages of queries and upstream gradients, gradients of scores twice, dq, numbers."""
+    tiles = 2 * BACKWARD_KEYS * width * 2 + 2 * 2 * QUERIES * width * 2
+    return 1024 + tiles + 2 * BACKWARD_KEYS * QUERIES * 2 + QUERIES * width * 4 + 2 * 2 * QUERIES * 4
+
+
 def supports(case):
     if case.dtype not in ("bfloat16", "float16"):
         return "16-bit floats only"
@@ -97,9 +150,7 @@ def supports(case):
     return "no empty tensors" if 0 in (case.B, case.H, case.Sq, case.Sk) else True
 
 
-@kl.ops.attention.impl("cuda-wgmma", supports=supports)
+@kl.ops.attention.impl("cuda-wgmma", supports=supports, repeatable=False)
 @differentiable(CONTRACT)
 def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
-    from kernellab.ops.attention.triton import backward
-
     return attention_passes(forward, backward, Settings(causal, scale, window, dropout_p, seed, offset))

@@ -56,7 +56,12 @@ __device__ __forceinline__ void store_block(const TensorMap& map, unsigned from,
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];"
                :: "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(from) : "memory");
 }
-// The stores of a thread form groups. All but the last N groups have read shared memory, or are in memory, after a wait.
+// Adds the floats of a block in shared memory to those of the tensor.
+__device__ __forceinline__ void add_block(const TensorMap& map, unsigned from, int x, int y, int z, int w) {
+  asm volatile("cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.bulk_group [%0, {%1, %2, %3, %4}], [%5];"
+               :: "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(from) : "memory");
+}
+// The stores and additions of a thread form groups. All but the last N groups have read shared memory, or are in memory, after a wait.
 __device__ __forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int N>
 __device__ __forceinline__ void stores_have_read() {
@@ -120,6 +125,7 @@ __device__ __forceinline__ void product(float (&sum)[REGISTERS], const unsigned 
   "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), "+f"(sum[i + 5]), \
       "+f"(sum[i + 6]), "+f"(sum[i + 7])
 #define OUT_32() OUT_8(0), OUT_8(8), OUT_8(16), OUT_8(24)
+#define OUT_16() OUT_8(0), OUT_8(8)
 #define OUT_40() OUT_32(), OUT_8(32)
 #define OUT_64() OUT_40(), OUT_8(40), OUT_8(48), OUT_8(56)
 #define OUT_80() OUT_64(), OUT_8(64), OUT_8(72)
@@ -128,9 +134,9 @@ __device__ __forceinline__ void product(float (&sum)[REGISTERS], const unsigned 
 #define OUT_128() OUT_96(), OUT_8(96), OUT_8(104), OUT_8(112), OUT_8(120)
 
 #define NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define NAMES_16 NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define NAMES_32 \
-  NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, " \
-          "%29, %30, %31"
+  NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NAMES_40 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define NAMES_64 \
   NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, " \
@@ -168,7 +174,9 @@ constexpr bool IS_BFLOAT16<bfloat16> = true;
 
 template <class T, bool A_BY_K, bool B_BY_K, int REGISTERS>
 __device__ __forceinline__ void product(float (&sum)[REGISTERS], unsigned long long a, unsigned long long b, bool add) {
-  if constexpr (REGISTERS == 32) {
+  if constexpr (REGISTERS == 16) {
+    FOR_BOTH_TYPES(PRODUCT_IN_SHARED, "32", NAMES_16, OUT_16, "%16", "%17", "%18", "%19", "%20");
+  } else if constexpr (REGISTERS == 32) {
     FOR_BOTH_TYPES(PRODUCT_IN_SHARED, "64", NAMES_32, OUT_32, "%32", "%33", "%34", "%35", "%36");
   } else if constexpr (REGISTERS == 40) {
     FOR_BOTH_TYPES(PRODUCT_IN_SHARED, "80", NAMES_40, OUT_40, "%40", "%41", "%42", "%43", "%44");
@@ -217,11 +225,34 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
   return both;
 }
 
+// A number of 16 bits, which are the low ones.
+template <class T>
+__device__ __forceinline__ float widen(unsigned bits) {
+  if constexpr (IS_BFLOAT16<T>) return __uint_as_float(bits << 16);
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((unsigned short)bits));
+  return wide;
+}
+
 // A warp writes four 8×8 matrices of 16-bit elements. Lane l names the place of row l%8 of matrix l/8, 16 bytes; of each
 // matrix it has the elements of row l/4 and columns 2(l%4) and the next.
 __device__ __forceinline__ void store_matrices(unsigned row, unsigned a, unsigned b, unsigned c, unsigned d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                :: "r"(row), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(unsigned address, float a, float b) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(address), "f"(a), "f"(b) : "memory");
+}
+__device__ __forceinline__ float2 load_shared(unsigned address) {
+  float2 two;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two.x), "=f"(two.y) : "r"(address) : "memory");
+  return two;
+}
+// As copy_to_shared of ptx.cuh.
+__device__ __forceinline__ void load_bytes(unsigned to, const void* from, unsigned bytes, SharedBarrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               :: "r"(to), "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier)) : "memory");
 }
 
 // Where piece `piece` of 16 bytes of row `row` of a block is.

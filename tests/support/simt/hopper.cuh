@@ -167,6 +167,13 @@ inline void load(unsigned short blocks, unsigned to, TensorMap map, std::vector<
     }
 }
 
+// What a thread writes is seen by the copy engine and the tensor cores only when it was published.
+inline void mark_unpublished(unsigned address) {
+    const unsigned piece = (address - kStart) / kPieceBytes;
+    state().unpublished[piece]++;
+    thread().unpublished.push_back(piece);
+}
+
 inline void store(TensorMap map, unsigned from, std::vector<int64_t> first, bool add) {
     require_suitable(*map.is, from, first.size());
     const int64_t bytes = bytes_of(*map.is);
@@ -275,6 +282,9 @@ inline void store_block(const TensorMap& map, unsigned from, int x, int y) { hop
 inline void store_block(const TensorMap& map, unsigned from, int x, int y, int z, int w) {
     hopper::store(map, from, {x, y, z, w}, false);
 }
+inline void add_block(const TensorMap& map, unsigned from, int x, int y, int z, int w) {
+    hopper::store(map, from, {x, y, z, w}, true);
+}
 inline void stores_commit() { hopper::thread().stores.emplace_back(); }
 template <int N>
 void stores_have_read() { hopper::finish_stores(N); }
@@ -282,7 +292,7 @@ template <int N>
 void stores_are_done() { hopper::finish_stores(N); }
 
 inline void publish_writes() {
-    for (const unsigned piece : hopper::thread().unpublished) hopper::state().unpublished[piece] = 0;
+    for (const unsigned piece : hopper::thread().unpublished) hopper::state().unpublished[piece]--;
     hopper::thread().unpublished.clear();
 }
 
@@ -349,6 +359,12 @@ unsigned pack(float low, float high) {
     return halves[0] | unsigned(halves[1]) << 16;
 }
 
+template <class T>
+float widen(unsigned bits) {
+    const uint16_t half = bits;
+    return hopper::widened(reinterpret_cast<const char*>(&half), IS_BFLOAT16<T>);
+}
+
 inline void store_matrices(unsigned row, unsigned a, unsigned b, unsigned c, unsigned d) {
     const unsigned lane = simt::block->current % simt::kWarp, registers[4] = {a, b, c, d};
     if (row % 16) simt::block->fail("a row of a matrix that is not aligned to 16 bytes");
@@ -359,9 +375,30 @@ inline void store_matrices(unsigned row, unsigned a, unsigned b, unsigned c, uns
             const unsigned rows = __float_as_uint(simt::block->shuffle(__uint_as_float(row), matrix * 8 + place));
             if (place == lane / 4) std::memcpy(hopper::memory(rows + lane % 4 * 4, 4), &registers[matrix], 4);
         }
-    const unsigned piece = (row - hopper::kStart) / hopper::kPieceBytes;
-    hopper::state().unpublished[piece] = 1;
-    hopper::thread().unpublished.push_back(piece);
+    hopper::mark_unpublished(row);
+}
+inline void store_shared(unsigned address, float a, float b) {
+    const float both[2] = {a, b};
+    if (address % 8) simt::block->fail("a store that is not aligned to its width");
+    std::memcpy(hopper::memory(address, 8), both, 8);
+    hopper::mark_unpublished(address);
+}
+inline float2 load_shared(unsigned address) {
+    float2 both;
+    if (address % 8) simt::block->fail("a load that is not aligned to its width");
+    std::memcpy(&both, hopper::memory(address, 8), 8);
+    return both;
+}
+inline void load_bytes(unsigned to, const void* from, unsigned bytes, SharedBarrier* barrier) {
+    if (to % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(from) % 16)
+        simt::block->fail("a copy that is not aligned to 16 bytes");
+    char* const here = hopper::memory(to, bytes);
+    const bool early = hopper::state().chance(2);
+    if (early) std::memcpy(here, from, bytes);
+    hopper::later([=] {
+        if (!early) std::memcpy(here, from, bytes);
+        barrier->change(0, -int(bytes));
+    }, 1 + hopper::state().chance(4));
 }
 
 inline unsigned swizzled(unsigned block, int row, int piece) {
