@@ -124,7 +124,7 @@ def backward(upstream, q, k, v, bias, y, lse, settings: Settings, wanted):
         max(1, L2_SHARE // (8 * queries * width * heads // kv_heads)),
         shared=backward_shared_bytes(width),
     )
-    dq.copy_(dq_sum.mul_(sign * scale))
+    torch.mul(dq_sum, sign * scale, out=dq)
     return [dq, *(x if x is result else x.copy_(result) for x, result in zip((dk, dv), results, strict=True)), None]
 
 

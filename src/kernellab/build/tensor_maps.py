@@ -69,8 +69,8 @@ class TensorMap:
             return f"its address and its strides in bytes must be multiples of {_ALIGNMENT}"
         return None
 
-    def encode(self) -> int:
-        """The address of the driver's struct. It stays valid as long as the process."""
+    def encode(self) -> Encoded:
+        """The driver's struct."""
         base = self.base
         size = base.element_size()
         # The stride of a dim of one element is anything.
@@ -78,7 +78,7 @@ class TensorMap:
             stride * size if n > 1 else _ALIGNMENT for n, stride in zip(base.shape[:-1], base.stride()[:-1], strict=True)
         )
         name = _dtype_name(base)
-        return _encode(name, base.data_ptr(), tuple(base.shape), strides, self.block_shape, self.swizzle_bytes).address
+        return _encode(name, base.data_ptr(), tuple(base.shape), strides, self.block_shape, self.swizzle_bytes)
 
 
 def _dtype_name(tensor: torch.Tensor) -> str:
@@ -86,16 +86,18 @@ def _dtype_name(tensor: torch.Tensor) -> str:
 
 
 @dataclass(frozen=True)
-class _Encoded:
+class Encoded:
+    """A struct that lies at an address in this memory."""
+
     memory: ctypes.Array[ctypes.c_char]
     address: int
 
 
-# The struct depends on nothing else. One that was encoded is never changed, as a launch may still read it.
-@functools.cache
+# The struct depends on nothing else.
+@functools.lru_cache(maxsize=4096)
 def _encode(
     dtype: str, address: int, shape: tuple[int, ...], strides: tuple[int, ...], block: tuple[int, ...], swizzle: int
-) -> _Encoded:
+) -> Encoded:
     """`strides` in bytes, without that of the last dim."""
     memory = ctypes.create_string_buffer(STRUCT_BYTES + STRUCT_ALIGNMENT)
     here = -(-ctypes.addressof(memory) // STRUCT_ALIGNMENT) * STRUCT_ALIGNMENT
@@ -117,7 +119,7 @@ def _encode(
     )
     if status != 0:
         raise UserError(f"the driver makes no tensor map of {shape} in blocks of {block}: error {status}")
-    return _Encoded(memory, here)
+    return Encoded(memory, here)
 
 
 @functools.cache
@@ -160,7 +162,8 @@ def _in_memory(value: object) -> tuple[int, object]:
 
     match value:
         case TensorMap():
-            return value.encode(), None
+            encoded = value.encode()
+            return encoded.address, encoded
         case bool():
             place: object = ctypes.c_bool(value)
         case np.generic():

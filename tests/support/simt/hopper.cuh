@@ -57,6 +57,7 @@ struct State {
         return random % n;
     }
 };
+constexpr unsigned kMostTurns = 60;  // of all threads, that a copy may take
 constexpr unsigned kTurns = 64;  // products of registers that a warp may have issued and not waited for
 
 inline thread_local std::shared_ptr<State> current;
@@ -163,7 +164,7 @@ inline void load(unsigned short blocks, unsigned to, TensorMap map, std::vector<
             if (!early) copy();
             auto* const theirs = reinterpret_cast<SharedBarrier*>(simt::block->cluster->anchors[rank] + place);
             theirs->change(0, -int(bytes_of(*map.is)));
-        }, 1 + state().chance(4));
+        }, 1 + state().chance(kMostTurns));
     }
 }
 
@@ -187,7 +188,7 @@ inline void store(TensorMap map, unsigned from, std::vector<int64_t> first, bool
             else std::memcpy(to, here, map.is->element_bytes);
         });
     };
-    const auto entry = std::make_shared<Copy>(Copy{int(state().chance(600)), copy});
+    const auto entry = std::make_shared<Copy>(Copy{int(state().chance(10 * kMostTurns)), copy});
     thread().stores.back().push_back(entry);
     thread().has_unread_stores = true;
     state().copies.push_back(entry);
@@ -303,7 +304,16 @@ inline unsigned long long operand(unsigned address, unsigned leading = 16, unsig
 inline unsigned long long further(unsigned long long operand, unsigned bytes) { return operand + (bytes >> 4); }
 
 inline void products_begin() { hopper::thread().products_begun = true; }
-inline void products_commit() { hopper::thread().products.emplace_back(); }
+inline void products_commit() {
+    auto& groups = hopper::thread().products;
+    bool alone = groups.size() == 1;  // and no lane's registers are read, which may not be there yet
+    for (const auto& product : groups.back()) alone = alone && !product.a;
+    if (alone && hopper::state().chance(2)) {
+        for (const auto& product : groups.back()) hopper::compute(product);
+        groups.back().clear();
+    }
+    groups.emplace_back();
+}
 // A warp's products are computed together, as lanes read each other's registers.
 template <int N>
 void products_wait() {
@@ -398,7 +408,7 @@ inline void load_bytes(unsigned to, const void* from, unsigned bytes, SharedBarr
     hopper::later([=] {
         if (!early) std::memcpy(here, from, bytes);
         barrier->change(0, -int(bytes));
-    }, 1 + hopper::state().chance(4));
+    }, 1 + hopper::state().chance(hopper::kMostTurns));
 }
 
 inline unsigned swizzled(unsigned block, int row, int piece) {

@@ -48,7 +48,7 @@ namespace simt {
 constexpr size_t kStack = 64 << 10;
 constexpr int kWarp = 32;
 // So long nothing may happen in a block whose threads wait for other blocks of its cluster.
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{10};
 
 // Threads that wait for each other. `round` counts how often all of them have arrived.
 struct Meeting {
