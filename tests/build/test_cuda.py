@@ -9,6 +9,7 @@ import torch
 
 import kernellab as kl
 from kernellab.base.errors import UserError
+from kernellab.machinecode.cubin import read_cubin
 from support.klab import klab_env
 
 CUDA = """#include <cuda_fp16.h>
@@ -26,6 +27,16 @@ def test_nvrtc_finds_every_cuda_header_it_needs(tmp_path):
     assert b"twice" in built.code
     again = kl.cuda.kernel(tmp_path / "twice.cu", "twice<__half>").compile("sm_90")
     assert again == built
+
+
+def test_instructions_of_one_architecture_alone_are_allowed_on_request(tmp_path):
+    (tmp_path / "products.cu").write_text('__global__ void f() { asm volatile("wgmma.fence.sync.aligned;"); }\n')
+    kernel = kl.cuda.kernel(tmp_path / "products.cu", "f", arch_specific=True)
+    built = kernel.compile("sm_90")
+    assert read_cubin(built.code).arch == "sm_90a"
+    assert ".target sm_90a" in built.ptx
+    with pytest.raises(UserError, match="does not compile for sm_90"):
+        kl.cuda.kernel(tmp_path / "products.cu", "f").compile("sm_90")
 
 
 @pytest.mark.bare

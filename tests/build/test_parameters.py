@@ -89,6 +89,22 @@ def test_what_the_kernel_would_misread_is_refused_by_kernel_and_argument(scaled,
         launch(scaled, *changed(number, value))
 
 
+MAP = kl.cuda.TensorMap(torch.empty(8, 8), (8, 8))
+
+
+def test_a_tensor_map_is_passed_as_a_struct_of_its_size(tmp_path):
+    source = "struct alignas(64) Map {{ char bytes[{}]; }};\n__global__ void f(const __grid_constant__ Map, int) {{}}\n"
+    kernels = {}
+    for size in (64, 128):
+        (tmp_path / f"{size}.cu").write_text(source.format(size))
+        kernels[size] = kl.cuda.kernel(tmp_path / f"{size}.cu", "f")
+    assert len(launch(kernels[128], MAP, 1)) == 1
+    with pytest.raises(UserError, match=r"argument 0 \(from 0\) is a tensor map, the kernel takes a struct of 64 bytes"):
+        launch(kernels[64], MAP, 1)
+    with pytest.raises(UserError, match=r"argument 1 \(from 0\) is a tensor map, the kernel takes an integer of 32 bits"):
+        launch(kernels[128], MAP, MAP)
+
+
 @pytest.mark.parametrize(("args", "count"), [(GOOD[:-1], 7), ((*GOOD, 1), 9), ((), 0)])
 def test_another_number_of_arguments_is_refused(scaled, args, count):
     with pytest.raises(UserError, match=rf"scaled<float> takes 8 arguments after grid and block, not {count}$"):

@@ -36,6 +36,17 @@ def test_an_architecture_never_gets_the_code_of_another():
     assert launches["sm_90"].grid[0] == 4096 * launches["sm_90"].cluster[0]  # blocks, not clusters
 
 
+def test_a_tensor_map_is_described_by_its_tensor_and_its_blocks(tmp_path):
+    source = "struct alignas(64) Map { char bytes[128]; };\n__global__ void f(const __grid_constant__ Map, float*) {}\n"
+    (tmp_path / "f.cu").write_text(source)
+    x = meta(40, 64)
+    with record_launches("sm_90") as launches:
+        kl.cuda.kernel(tmp_path / "f.cu", "f")(1, 32, kl.cuda.TensorMap(x, (8, 32)), x)
+    described, pointer = launches[0].parameters
+    assert (described.type, described.bytes, pointer.bytes) == ("tensor map", 40 * 64 * 4, 0)
+    assert described.value == "descriptor of a pointer to float32, 40×64, aligned to 16, in blocks of 8×32"
+
+
 def test_the_backward_pass_of_an_autograd_function_is_captured(double):
     x = meta(64, 256, requires_grad=True)
     with record_launches("sm_90") as launches:

@@ -24,6 +24,8 @@ from kernellab.base.errors import UserError
 from kernellab.base.json import JsonValue
 from kernellab.base.paths import cache_dir, replace_file
 from kernellab.build.sources import fingerprint, locate, notify_observers
+from kernellab.build.tensor_maps import TensorMap as TensorMap
+from kernellab.build.tensor_maps import launch as launch_with_tensor_maps
 from kernellab.machine import tools
 
 if TYPE_CHECKING:
@@ -37,15 +39,16 @@ NVRTC_OPTIONS: dict[str, JsonValue] = {"std": "c++17", "lineinfo": True}
 _DEFAULT_SHARED_BYTES = 48 * 1024  # static and dynamic: a kernel must request more than this explicitly
 
 
-def kernel(file: str | Path, name: str, *, defines: Sequence[str] = ()) -> Kernel:
+def kernel(file: str | Path, name: str, *, defines: Sequence[str] = (), arch_specific: bool = False) -> Kernel:
     """The `__global__` function `name` of a CUDA C++ file; a template is named with its arguments.
 
-    `defines` are macros, `"N=4"` or `"FAST"`.
+    `defines` are macros, `"N=4"` or `"FAST"`. `arch_specific` allows instructions that only this very architecture has,
+    such as `wgmma` on Hopper: it is compiled for sm_90a instead of sm_90.
 
     >>> square = kernel("cuda.cu", "square<float>")      # doctest: +SKIP
     >>> square(blocks, 256, x, y, x.numel())             # doctest: +SKIP
     """
-    return Kernel(locate(file), name, tuple(defines))
+    return Kernel(locate(file), name, tuple(defines), arch_specific)
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,13 @@ launch_observers: list[LaunchObserver] = []
 class Kernel:
     """A kernel launched as `kernel(grid, block, *args, shared=bytes, cluster=blocks)`.
 
-    Tensors are passed as pointers, ints as 64-bit integers, floats as doubles; a numpy scalar keeps its type. The
-    launch uses torch's current stream, on the device of the first tensor.
+    Tensors are passed as pointers, ints as 64-bit integers, floats as doubles; a numpy scalar keeps its type. A
+    `TensorMap` is passed as the struct that the copy engine reads. The launch uses torch's current stream, on the
+    device of the first tensor.
     """
 
-    def __init__(self, path: Path, name: str, defines: tuple[str, ...]) -> None:
-        self.path, self.name, self.defines = path, name, defines
+    def __init__(self, path: Path, name: str, defines: tuple[str, ...], arch_specific: bool = False) -> None:
+        self.path, self.name, self.defines, self.arch_specific = path, name, defines, arch_specific
         self._loaded: dict[int, LoadedKernel] = {}
         self._verified: set[int] = set()  # devices on which the arguments of the first launch fit the parameters
         self._clusters: dict[tuple[int, int, int, int], int] = {}
@@ -109,7 +113,8 @@ class Kernel:
         import torch
         from cuda.core import launch
 
-        device = next((a.device for a in args if isinstance(a, torch.Tensor)), None)
+        tensors = [a.base if isinstance(a, TensorMap) else a for a in args]
+        device = next((a.device for a in tensors if isinstance(a, torch.Tensor)), None)
         if device is None or device.type != "cuda":
             raise UserError(f"CUDA kernel {self.name} needs its tensors on a GPU")
         with torch.cuda.device(device):
@@ -119,8 +124,11 @@ class Kernel:
             if shared > self._shared_limits[device.index]:
                 self._request_shared(loaded, device.index, shared)
             values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
-            stream = _stream(torch.cuda.current_stream().cuda_stream)
-            launch(stream, _config(grid, block, shared, cluster), loaded, *values)
+            stream = torch.cuda.current_stream().cuda_stream
+            if any(isinstance(a, TensorMap) for a in args):
+                launch_with_tensor_maps(int(loaded.handle), stream, grid, block, shared, cluster, values)
+            else:
+                launch(_stream(stream), _config(grid, block, shared, cluster), loaded, *values)
         return loaded
 
     def clusters_at_a_time(self, block: int, shared: int, cluster: int, device: torch.device) -> int | None:
@@ -181,6 +189,7 @@ class Kernel:
 
     def compile(self, arch: str) -> Cubin:
         """The kernel's machine code for an architecture such as `sm_90`, cached on disk. Needs no GPU."""
+        arch += "a" if self.arch_specific else ""
         stem = fingerprint(self.path, self.name, arch, *self.defines, _nvrtc_version())
         code, symbol, ptx = (cache_dir("nvrtc") / f"{stem}.{end}" for end in ("cubin", "symbol", "ptx"))
         if not (code.exists() and symbol.exists() and ptx.exists()):

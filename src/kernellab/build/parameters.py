@@ -1,7 +1,7 @@
 """Compares the arguments of a launch with the parameters of the kernel, as its PTX declares them.
 
 The driver is given the address of each argument's value and reads as many bytes as the parameter has: an argument of
-another type gives a wrong number and no error. A struct passed by value is not looked into.
+another type gives a wrong number and no error. A struct passed by value is not looked into, unless it is a tensor map.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from kernellab.base.errors import UserError
+from kernellab.build.tensor_maps import STRUCT_BYTES, TensorMap
 from kernellab.machinecode.ptx import Param, parse_ptx
 
 _C_NAMES = {"f32": "a float", "f64": "a double", "f16": "a half", "bf16": "a bfloat16"}
@@ -49,6 +50,10 @@ class _Mismatch:
 
 def _mismatch(param: Param, value: object) -> _Mismatch | None:
     """What is wrong with a value for a parameter; None if nothing is, or if it cannot be told."""
+    if isinstance(value, TensorMap):
+        if param.count * _size(param) != STRUCT_BYTES:
+            return _Mismatch("a tensor map", f"declare the parameter as a struct of {STRUCT_BYTES} bytes")
+        return None
     if param.count != 1:  # a struct: which fields it has is not known
         return None
     size, is_float = _size(param), param.type.startswith("f")
@@ -90,6 +95,8 @@ def _size(param: Param) -> int:
 def _describe(param: Param) -> str:
     if param.pointer:
         return "a pointer"
+    if param.count != 1:
+        return f"a struct of {param.count * _size(param)} bytes"
     bits = 8 * _size(param)
     integer = "an integer or a pointer of 64 bits" if bits == 64 else f"an integer of {bits} bits"
     return _C_NAMES.get(param.type, integer)

@@ -1,4 +1,4 @@
-"""Describes a tensor as a kernel sees it: type, shape and alignment of its pointer."""
+"""Describes a tensor as a kernel sees it: type, shape and alignment of its pointer, and blocks that it is copied in."""
 
 from __future__ import annotations
 
@@ -32,3 +32,8 @@ def describe_pointer(tensor: torch.Tensor) -> str:
     alignment = next(n for n in (16, 8, 4, 2, 1) if address % n == 0)
     shape = "×".join(map(str, tensor.shape)) or "one element"
     return f"pointer to {str(tensor.dtype).removeprefix('torch.')}, {shape}, aligned to {alignment}"
+
+
+def describe_descriptor(base: torch.Tensor, block_shape: Sequence[int]) -> str:
+    """The same of a tensor that the copy engine reads or writes block by block."""
+    return f"descriptor of a {describe_pointer(base)}, in blocks of {'×'.join(map(str, block_shape))}"

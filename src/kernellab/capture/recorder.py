@@ -131,12 +131,16 @@ def _three_dims(dim: cuda.Dim) -> Dims:
 def _describe_arguments(args: tuple[object, ...]) -> tuple[Parameter, ...]:
     import torch
 
-    from kernellab.capture.pointers import describe_pointer, tensor_bytes
+    from kernellab.capture.pointers import describe_descriptor, describe_pointer, tensor_bytes
 
     described = []
     for number, (value, size) in enumerate(zip(args, tensor_bytes(args), strict=True)):
         if isinstance(value, torch.Tensor):
             described.append(Parameter(f"argument {number}", "pointer", describe_pointer(value), bytes=size))
+        elif isinstance(value, cuda.TensorMap):
+            described.append(
+                Parameter(f"argument {number}", "tensor map", describe_descriptor(value.base, value.block_shape), bytes=size)
+            )
         else:
             type_name = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
             described.append(Parameter(f"argument {number}", type_name, str(value)))

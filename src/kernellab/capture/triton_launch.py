@@ -13,7 +13,7 @@ from triton.runtime.jit import JITFunction
 
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.capture.launch import Dims, Launch, Parameter, Source
-from kernellab.capture.pointers import describe_pointer, tensor_bytes
+from kernellab.capture.pointers import describe_descriptor, describe_pointer, tensor_bytes
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 LEVELS = ("ttir", "ttgir", "llir", "ptx", "cubin")
@@ -96,7 +96,7 @@ def _describe_value(value: object) -> str:
     base = getattr(value, "base", None)
     block_shape = getattr(value, "block_shape", None)
     if isinstance(base, torch.Tensor) and block_shape is not None:  # a TMA descriptor made on the host
-        return f"descriptor of a {describe_pointer(base)}, in blocks of {'×'.join(map(str, block_shape))}"
+        return describe_descriptor(base, block_shape)
     return str(to_plain_value(value))
 
 

@@ -195,6 +195,9 @@ class _Tracker(OperatorMode):
                 return ("value", 0, 0)
             _, kind, index, start = self._origins[id(value)]
             return (kind, index, value.data_ptr() - start.data_ptr())
+        if isinstance(value, cuda.TensorMap):
+            self._problem = self._problem or "a kernel gets a tensor map"
+            return ("value", 0, 0)
         bits = _bits(value)
         if any(_contains(x, bits) for x, *_ in self._origins.values()):
             self._problem = self._problem or "a kernel gets a pointer as a number"

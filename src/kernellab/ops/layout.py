@@ -127,6 +127,12 @@ def empty_rows(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
+def with_unit_columns(x: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy if its columns are not neighbours in memory."""
+    x = x.resolve_neg()
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
 def keep_channels_last(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """y in the order of x where x is channels-last, as some of PyTorch's ops along the last dim return it."""
     for dims, order in ((4, torch.channels_last), (5, torch.channels_last_3d)):

@@ -40,6 +40,17 @@ class Stream(NamedTuple):
         return torch.stack(words, dim=-1).flatten()[:count].view(tuple(shape))
 
 
+def keep_rule(op: str, p: float) -> tuple[int, float]:
+    """How dropout with probability p uses words: an element is kept if its word is at most the first number, and is
+    then multiplied by the second.
+
+    At least one of the 2³² words keeps an element: at p = 1 the factor 0 drops it.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"{op}: the probability of dropout is {p}, and a probability is from 0 to 1")
+    return max(round((1 - p) * 2**32), 1) - 1, 0.0 if p == 1 else 1 / (1 - p)
+
+
 def philox(counter: Words, key: tuple[int, int]) -> Words:
     """Four words of each counter. All are words of 32 bits, in int64 tensors.
 

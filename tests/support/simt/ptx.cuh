@@ -36,7 +36,7 @@ inline void barrier_arrive(SharedBarrier* barrier) { barrier->change(1, 0); }
 inline void barrier_expect(SharedBarrier* barrier, unsigned bytes) { barrier->change(1, bytes); }
 inline void barrier_wait(SharedBarrier* barrier, unsigned parity) {
     // Bytes may come from another block, whose progress is not known here.
-    for (; barrier->phase % 2 == parity; simt::block->yield()) simt::block->progress |= cluster_blocks() > 1;
+    for (; barrier->phase % 2 == parity; simt::block->yield()) simt::block->waits_for_others |= cluster_blocks() > 1;
     simt::block->progress = true;
 }
 inline void copy_to_shared(void* to, const void* from, unsigned bytes, SharedBarrier* barrier) {

@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -23,6 +25,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static thread_local
 
 struct Dims {
@@ -44,6 +47,8 @@ namespace simt {
 
 constexpr size_t kStack = 64 << 10;
 constexpr int kWarp = 32;
+// So long nothing may happen in a block whose threads wait for other blocks of its cluster.
+constexpr std::chrono::seconds kPatience{10};
 
 // Threads that wait for each other. `round` counts how often all of them have arrived.
 struct Meeting {
@@ -83,9 +88,9 @@ P unpack(const Words& words) {
 }
 
 struct Cluster {
-    explicit Cluster(unsigned blocks) : all(blocks), anchors(blocks) {}
+    explicit Cluster(unsigned blocks) : all(blocks), anchors(blocks), dynamics(blocks) {}
     std::barrier<> all;
-    std::vector<char*> anchors;  // where each block's shared memory is
+    std::vector<char*> anchors, dynamics;  // where each block's shared memory is: variables, and what the launch asks for
     std::mutex messages;  // held while a barrier in shared memory changes, which other blocks send bytes to
     std::atomic<const char*> failure{nullptr};
 };
@@ -104,7 +109,11 @@ struct Block {
     std::vector<float> dynamic;
     jmp_buf scheduler;
     unsigned current = 0;
-    bool progress = false;
+    bool progress = false, waits_for_others = false;
+    // Called after each round of all threads: lets things happen that threads do not do themselves. It is given whether
+    // the threads have come to a stop, and returns whether something happened.
+    std::function<bool(bool)> background;
+    std::function<const char*()> at_end;  // what is wrong when all threads are done, or null
 
     __attribute__((noinline)) void yield() {
         if (!_setjmp(fibers[current].here)) _longjmp(scheduler, 1);
@@ -124,6 +133,10 @@ struct Block {
             return;
         }
         while (meeting.round == round) yield();
+    }
+    [[noreturn]] void fail(const char* reason) {
+        cluster->failure = reason;
+        for (;;) yield();
     }
     void meet_cluster() {
         const unsigned round = cluster_rounds;
@@ -157,6 +170,8 @@ inline void begin_fiber() {
 inline void run_block(Block& b, char* stacks) {
     block = &b;
     b.cluster->anchors[b.rank] = &anchor;
+    b.cluster->dynamics[b.rank] = reinterpret_cast<char*>(b.dynamic.data());
+    std::fill(b.dynamic.begin(), b.dynamic.end(), std::numeric_limits<float>::quiet_NaN());  // others may write to it soon
     b.cluster->all.arrive_and_wait();
     b.fibers = std::vector<Fiber>(b.threads);
     b.warps.assign((b.threads + kWarp - 1) / kWarp, Meeting{});
@@ -164,7 +179,6 @@ inline void run_block(Block& b, char* stacks) {
     b.whole = Meeting{b.threads};
     for (auto& passed : b.lanes) passed.assign(b.warps.size() * kWarp, Words{});
     b.turns.assign(b.threads, 0);
-    std::fill(b.dynamic.begin(), b.dynamic.end(), std::numeric_limits<float>::quiet_NaN());
     for (unsigned t = 0; t < b.threads; t++) {
         getcontext(&b.fibers[t].context);
         b.fibers[t].context.uc_stack = {stacks + t * kStack, 0, kStack};
@@ -173,8 +187,13 @@ inline void run_block(Block& b, char* stacks) {
         makecontext(&b.fibers[t].context, begin_fiber, 0);
     }
     unsigned left = b.threads;
+    auto last_progress = std::chrono::steady_clock::now();
+    const auto give_up = [&](const char* reason) {
+        if (!b.cluster->failure) b.cluster->failure = reason;
+        b.cluster->all.arrive_and_drop();
+    };
     for (unsigned turn = 0; left > 0; turn++) {
-        b.progress = false;
+        b.progress = b.waits_for_others = false;
         for (unsigned i = 0; i < b.threads; i++) {
             const unsigned t = turn % 2 ? b.threads - 1 - i : i;
             if (b.fibers[t].done) continue;
@@ -183,15 +202,19 @@ inline void run_block(Block& b, char* stacks) {
             b.resume(b.fibers[t]);
             if (b.fibers[t].done) left--, b.progress = true;
         }
+        if (b.cluster->failure) return give_up(nullptr);
+        const bool happened = b.background && b.background(!b.progress);
+        const auto now = std::chrono::steady_clock::now();
+        if (b.progress || happened) last_progress = now;
         if (b.waiting_for_cluster == b.threads) {
             b.cluster->all.arrive_and_wait();
             b.waiting_for_cluster = 0, b.cluster_rounds++;
-        } else if (!b.progress) {
-            b.cluster->failure = "threads wait for others that never come";
-            b.cluster->all.arrive_and_drop();
-            return;
+        } else if (!b.progress && !happened && (!b.waits_for_others || now - last_progress > kPatience)) {
+            return give_up("threads wait for others that never come");
         }
     }
+    const char* const reason = b.at_end ? b.at_end() : nullptr;
+    if (reason) return give_up(reason);
     b.cluster->all.arrive_and_drop();
 }
 
@@ -232,12 +255,12 @@ const char* run_grid(const Launch& launch, Run run) {
     return failure;
 }
 
-// An argument as Python passes it: 8 bytes, whatever it is.
+// An argument as Python passes it: 8 bytes, whatever it is. Numbers may be narrower.
 template <class P>
 P argument(const uint64_t& bits) {
-    static_assert(sizeof(P) == 8);
+    static_assert(sizeof(P) == 8 || (std::is_arithmetic_v<P> && sizeof(P) < 8));
     P value;
-    std::memcpy(&value, &bits, 8);
+    std::memcpy(&value, &bits, sizeof(P));
     return value;
 }
 
@@ -291,4 +314,5 @@ inline float __uint_as_float(unsigned bits) {
 }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 using std::isfinite;
+using std::max;
 using std::min;

@@ -8,7 +8,7 @@ import kernellab as kl
 from kernellab.ops.floats import has_gpu_kernel
 from kernellab.ops.gradients import Contract, Passes, differentiable
 from kernellab.ops.layout import empty_elementwise, reorder
-from kernellab.ops.philox import Stream
+from kernellab.ops.philox import Stream, keep_rule
 
 
 @kl.op(
@@ -33,24 +33,15 @@ def dropout_add(x, residual, *, p=0.1, seed=0, offset=0):
     probability is p, rounded to a multiple of 2⁻³². p = 0 is x + residual exactly, and p = 1 is x·0 + residual: NaN or
     infinity that is dropped is NaN, as in PyTorch.
     """
-    last_kept, scale = keep_rule(p)
+    last_kept, scale = keep_rule("dropout_add", p)
     kept = Stream(seed, offset).words(x.shape, x.device) <= last_kept
     return x * kept * scale + residual
 
 
-def keep_rule(p: float) -> tuple[int, float]:
-    """An element is kept if its random word is at most the first number, and is then multiplied by the second.
-
-    At least one of the 2³² words keeps an element: at p = 1 the factor 0 drops it.
-    """
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout_add: p is {p}, and a probability is from 0 to 1")
-    return max(round((1 - p) * 2**32), 1) - 1, 0.0 if p == 1 else 1 / (1 - p)
-
-
 def passes(map_, value, gradient, p, seed, offset):
     """Dropout and addition by one of the movers of elementwise ops. Nothing is saved for the backward pass."""
-    random_map = functools.partial(map_, "dropout_add", stream=Stream(seed, offset), parameters=keep_rule(p))
+    rule = keep_rule("dropout_add", p)
+    random_map = functools.partial(map_, "dropout_add", stream=Stream(seed, offset), parameters=rule)
 
     def forward(x, residual):
         if (x.shape, x.dtype) != (residual.shape, residual.dtype):

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from kernellab.ops.gradients import Contract, Given, Passes, Tensors
+from kernellab.ops.layout import with_unit_columns
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def rotation_passes(kernel: Rotate, *, interleaved: bool) -> Passes:
         cos, sin = (table.resolve_neg().contiguous() for table in tables)
         tensors = (first, second)
         results = _new_pair(*tensors)
-        inputs, outputs = ([with_neighbouring_columns(x) for x in each] for each in (tensors, results))
+        inputs, outputs = ([with_unit_columns(x) for x in each] for each in (tensors, results))
         if any(x.numel() for x in tensors):
             kernel(inputs, outputs, Rotation(cos, sin, interleaved, sign))
         for result, output in zip(results, outputs, strict=True):
@@ -64,9 +65,3 @@ CONTRACT = Contract(
     results=2,
     sizing_place=0,
 )
-
-
-def with_neighbouring_columns(x: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy if its columns are not neighbours in memory."""
-    x = x.resolve_neg()
-    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()

@@ -1,0 +1,210 @@
+"""The kernels of benchmarks/candidates, which wait for a GPU: compiled, and run on the CPU, all threads of their launches.
+
+On the CPU copies and products happen as early or as late as they may, by chance. A kernel that relies on more than its
+barriers say computes something else.
+"""
+
+import re
+import shutil
+
+import pytest
+import torch
+
+import support.simt
+from kernellab.capture.recorder import capture
+from kernellab.declaration.targets import load, resolve
+from kernellab.machinecode.cubin import disassemble, read_cubin
+from support.benchmarks import BENCHMARKS
+from support.simt import CANDIDATES, Gpu, run_on_cpu
+
+HOPPER = Gpu((9, 0), sms=4)
+# So few SMs that blocks have several tiles.
+SMS = 4
+
+
+@pytest.fixture
+def globals_of(monkeypatch):
+    """What a file of candidates defines, and imports."""
+
+    def find(file):
+        (op,) = load(resolve(str(BENCHMARKS / "candidates" / f"{file}.py"))).values()
+        implementation = op["cuda-wgmma"].fn
+        names = getattr(implementation, "passes", implementation).__globals__
+        monkeypatch.setitem(names, "sm_count", lambda device: SMS)
+        return names
+
+    return find
+
+
+@pytest.fixture(autouse=True)
+def unwritten_memory_is_nan(monkeypatch):
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def error(x, expected):
+    return ((x.double() - expected).norm() / expected.norm()).item()
+
+
+def rounding(dtype):
+    """More than rounding results to a dtype gives, and less than anything else."""
+    return 1.5e-3 if dtype == torch.float16 else 4e-3
+
+
+# Matmul --------------------------------------------------------------------------------------------------
+
+# (M, N, K), whether each operand's columns are contiguous, the configuration. Sizes are no multiples of tiles.
+PRODUCTS = [
+    ((200, 264, 136), (False, False), {}),
+    ((648, 520, 72), (False, True), {"group": 2}),
+    ((264, 528, 200), (True, False), {"cluster": 1, "stages": 3}),
+    ((520, 136, 328), (True, True), {"rows": 256, "columns": 128, "stages": 3}),
+]
+
+
+def operands(sizes, by_columns, dtype):
+    m, n, k = sizes
+    shapes = [(m, k), (k, n)]
+    made = [torch.randn(s[::-1]).T if flag else torch.randn(s) for s, flag in zip(shapes, by_columns, strict=True)]
+    return [x.to(dtype) for x in made]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.exhaustive)], ids=str)
+def test_matmul_of_all_layouts_of_its_operands(globals_of, dtype):
+    torch.manual_seed(0)
+    names = globals_of("matmul_wgmma")
+    cases = PRODUCTS if dtype == torch.bfloat16 else PRODUCTS[:1]
+    inputs = [(*operands(sizes, flags, dtype), names["Config"](**config)) for sizes, flags, config in cases]
+    results = run_on_cpu(*[(HOPPER, lambda x=x: names["multiply"](*x)) for x in inputs])
+    for (a, b, _), c in zip(inputs, results, strict=True):
+        assert error(c, a.double() @ b.double()) < rounding(dtype)
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "outcome"),
+    [
+        ("products_wait<1>();", "products_wait<2>();", None),
+        ("publish_writes();", "", "reads what was written and not published"),
+        *(
+            pytest.param(*change, marks=pytest.mark.exhaustive)
+            for change in (
+                ("        barrier_wait(&full[stage], parity);\n", "", None),
+                ("          if (writes) stores_have_read<OUT_BLOCKS - 1>();\n", "", None),
+                ("if (writes) stores_have_read<0>();", "", "a block ends while its shared memory is being stored"),
+            )
+        ),
+    ],
+)
+def test_the_cpu_shows_what_a_missing_wait_does(globals_of, monkeypatch, tmp_path, change, to, outcome):
+    """Else the tests here could not fail."""
+    copy = tmp_path / "candidates"
+    shutil.copytree(CANDIDATES, copy)
+    source = (copy / "matmul_wgmma.cu").read_text()
+    assert source.count(change) == 1
+    (copy / "matmul_wgmma.cu").write_text(source.replace(change, to))
+    monkeypatch.delitem(support.simt.COPIES, CANDIDATES)
+    monkeypatch.setitem(support.simt.COPIES, copy, "benchmarks/candidates")
+    monkeypatch.setitem(support.simt.IMITATED, "hopper.cuh", copy)
+    names = globals_of("matmul_wgmma")
+    config = names["Config"](cluster=1)  # the chance of one block is always the same
+    kernel = names["kernel"](torch.bfloat16, True, False, config)
+    monkeypatch.setattr(kernel, "path", copy / "matmul_wgmma.cu")
+    torch.manual_seed(0)
+    a, b = operands((264, 264, 392), (False, False), torch.bfloat16)
+    if outcome is None:
+        (c,) = run_on_cpu((HOPPER, lambda: names["multiply"](a, b, config)))
+        assert not error(c, a.double() @ b.double()) < 10 * rounding(a.dtype)  # or NaN
+    else:
+        with pytest.raises(AssertionError, match=outcome):
+            run_on_cpu((HOPPER, lambda: names["multiply"](a, b, config)))
+
+
+# Attention -----------------------------------------------------------------------------------------------
+
+# (batch, heads, heads of k and v, queries, keys, columns), options, the configuration of the forward pass.
+CALLS = [
+    ((1, 2, 1, 200, 300, 128), {"causal": "bottom_right"}, None),
+    ((1, 2, 2, 320, 200, 40), {"causal": "bottom_right"}, {"slots": 3, "turns": False}),  # some queries see no key
+    ((1, 3, 3, 200, 200, 64), {"causal": "top_left"}, {"slots": 6, "consumers": 3}),
+    ((1, 2, 2, 100, 330, 96), {"causal": "top_left", "window": 30, "scale": -0.2}, {"keys": 176, "slots": 3}),
+]
+
+
+def attention_inputs(sizes, dtype):
+    batches, heads, kv_heads, queries, keys, columns = sizes
+    q, upstream = torch.randn(2, batches, heads, queries, columns).to(dtype)
+    k = torch.randn(batches, kv_heads, keys, columns).to(dtype)
+    v = torch.randn(batches, keys, kv_heads, columns).to(dtype).transpose(1, 2)
+    return q, k, v, upstream
+
+
+def lse_of(q, k, settings):
+    scores = q.double() @ k.double().repeat_interleave(q.shape[1] // k.shape[1], 1).mT * settings.scale_for(q.shape[3])
+    seen = settings.band(q.shape[2], k.shape[2]).seen(torch.arange(q.shape[2]), torch.arange(k.shape[2]))
+    return scores.masked_fill(~seen, -torch.inf).logsumexp(-1)
+
+
+@pytest.mark.parametrize("call", [0, 1, *(pytest.param(i, marks=pytest.mark.exhaustive) for i in (2, 3))])
+def test_attention_and_its_gradients(globals_of, call):
+    sizes, options, config = CALLS[call]
+    names = globals_of("attention_wgmma")
+    (op,) = load(resolve("attention")).values()
+    torch.manual_seed(call)
+    dtype = torch.float16 if call == 2 else torch.bfloat16
+    q, k, v, upstream = attention_inputs(sizes, dtype)
+    settings = names["Settings"](**options)
+    config = None if config is None else names["Config"](**config)
+    exact = [x.double().requires_grad_() for x in (q, k, v)]
+    expected = op.reference(*exact, **options)
+    expected_gradients = torch.autograd.grad(expected, exact, upstream.double())
+    expected_lse = lse_of(q, k, settings)
+    y, lse = expected.detach().to(dtype), expected_lse.float()
+    forward, backward = run_on_cpu(
+        (HOPPER, lambda: names["forward"](q, k, v, None, settings, config)),
+        (HOPPER, lambda: names["backward"](upstream, q, k, v, None, y, lse, settings, [True] * 3)),
+    )
+    assert error(forward[0], expected.detach()) < rounding(dtype)
+    torch.testing.assert_close(forward[1].double(), expected_lse, rtol=1e-5, atol=1e-5)
+    for gradient, exact_gradient in zip(backward[:3], expected_gradients, strict=True):
+        assert error(gradient, exact_gradient) < 1.5 * rounding(dtype)
+
+
+# Machine code --------------------------------------------------------------------------------------------
+
+
+def launches_of(file, passes=("forward",)):
+    (op,) = load(resolve(str(BENCHMARKS / "candidates" / f"{file}.py"))).values()
+    sizes = (4096, 4096) if file.startswith("matmul") else (2, 16, 2048, 128)
+    inputs = [
+        torch.empty(sizes, dtype=torch.bfloat16, device="meta", requires_grad="backward" in passes)
+        for _ in range(2 if file.startswith("matmul") else 3)
+    ]
+
+    def call(*inputs):
+        result = op["cuda-wgmma"](*inputs)
+        if "backward" in passes:
+            torch.autograd.grad(result, inputs, torch.empty_like(result))
+
+    return capture(call, inputs, arch="sm_90")
+
+
+@pytest.mark.parametrize(
+    ("file", "passes", "products", "waits"),
+    [
+        ("matmul_wgmma", ("forward",), [4], 2),
+        # The scores of the first tile; scores and sums of a tile; the sums of the last tile.
+        ("attention_wgmma", ("forward",), [8, 8 + 8, 8], 4),
+        ("attention_wgmma", ("forward", "backward"), [8 + 8 + 4 + 8 + 4], 4),
+    ],
+)
+def test_products_are_asynchronous_and_registers_do_not_spill(file, passes, products, waits):
+    launch = launches_of(file, passes)[-1]
+    (kernel,) = read_cubin(launch.cubin).kernels
+    assert (read_cubin(launch.cubin).arch, kernel.stack_bytes) == ("sm_90a", 0)
+    sass = disassemble(launch.cubin)
+    assert len(re.findall(r"\bHGMMA\b", sass)) == sum(products)
+    # Were they not, each would be waited for.
+    assert len(re.findall(r"WARPGROUP\.DEPBAR", sass)) == waits
+    assert len(re.findall(r"\bUTMALDG\b", sass)) >= 2
