@@ -221,7 +221,7 @@ def compute(
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["heads", "group", "queries", "keys", "first", "last", "together", "turns"])
 def attention(
     q, k, v, y, lse, scale, heads, group, queries, keys, first, last, together, turns,
     KEYS: gl.constexpr, D: gl.constexpr, SLOTS: gl.constexpr,

@@ -38,7 +38,7 @@ class Config:
         return 1024 + self.slots * self.keys * width * 2 + 2 * self.consumers * QUERIES * width * 2
 
 
-CONFIGS = {64: Config(slots=6, consumers=3), 128: Config()}  # by the width of a head
+CONFIGS = {64: Config(slots=6), 128: Config()}  # by the width of a head
 
 
 def is_suitable(x: torch.Tensor) -> bool:

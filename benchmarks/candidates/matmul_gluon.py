@@ -100,7 +100,7 @@ def compute(c, a_tiles, b_tiles, full, empty, rows, columns, steps, group, A_BY_
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["rows", "columns", "steps", "group"])
 def matmul(a, b, c, rows, columns, steps, group, A_BY_K: gl.constexpr, B_BY_K: gl.constexpr, STAGES: gl.constexpr):
     a_tiles = gl.allocate_shared_memory(a.dtype, [STAGES] + a.block_type.shape, a.layout)
     b_tiles = gl.allocate_shared_memory(b.dtype, [STAGES] + b.block_type.shape, b.layout)
