@@ -5,8 +5,8 @@
 Each candidate is checked first, at small sizes and in a process of its own that is ended after a minute: a kernel whose
 barriers are wrong hangs. Those that are right are timed in several configurations, in rounds with cuBLAS or with the
 backends of scaled_dot_product_attention, cold caches, random data. Every configuration is compared with the reference
-before it is timed. A table is printed; OUT/candidates.json has all results. It takes about four minutes on one H200. The
-exit code is 1 if a candidate is wrong, and 3 without a Hopper GPU.
+before it is timed. A table is printed; OUT/candidates.json has all results. The exit code is 1 if a candidate is wrong,
+and 3 without a Hopper GPU.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,8 @@ def run_child(args: argparse.Namespace, stage: str, seconds: float) -> list[dict
         reason = f"it did not end within {seconds} s: it hangs, or was slow to compile"
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     if reason:
-        rows.append({"file": stage.split()[1], "what": f"{stage}, after {len(rows)} rows", "right": False, "reason": reason})
+        what = f"{stage}, after {len(rows)} rows"
+        rows.append({"file": stage.split()[1], "what": what, "right": False, "reason": reason})
     print(f"{stage}: {time.monotonic() - began:.0f} s", flush=True)
     return rows
 
@@ -152,10 +154,10 @@ def run_stage(args: argparse.Namespace) -> int:
     names = globals_of(file)
     if verb == "check":
         torch.use_deterministic_algorithms(True, warn_only=True)  # unwritten memory is NaN
-        rows = check_matmul(file, names) if file.startswith("matmul") else check_attention(file, names)
+        rows = (check_matmul if file.startswith("matmul") else check_attention)(file, names)
     else:
         compile_ahead(file, names)
-        rows = time_matmul(file, names, args.rounds) if file.startswith("matmul") else time_attention(file, names, args.rounds)
+        rows = (time_matmul if file.startswith("matmul") else time_attention)(file, names, args.rounds)
     with (args.out / f"{verb}-{file}.jsonl").open("w") as out:
         for row in rows:
             out.write(json.dumps({"file": file, **row}) + "\n")
@@ -175,7 +177,6 @@ def globals_of(file: str) -> dict[str, Any]:
 def compile_ahead(file: str, names: dict[str, Any]) -> None:
     """Compile kernels in CUDA C++ several at a time: NVRTC takes up to three seconds for each."""
     import torch
-    from concurrent.futures import ThreadPoolExecutor
 
     if file == "matmul_wgmma":
         layouts = [(True, False), (True, True), (False, False)]
@@ -316,38 +317,45 @@ def check_attention(file: str, names: dict[str, Any]) -> Iterator[dict[str, Any]
 
 
 def time_attention(file: str, names: dict[str, Any], rounds: int) -> Iterator[dict[str, Any]]:
+    for shape, causal in itertools.product(SHAPES, CAUSAL):
+        yield from time_shape(file, names, rounds, shape, causal)
+
+
+def time_shape(
+    file: str, names: dict[str, Any], rounds: int, shape: tuple[int, int, int, int], causal: str | None
+) -> Iterator[dict[str, Any]]:
     import torch
 
     import kernellab as kl
 
-    for (batches, heads, length, columns), causal in itertools.product(SHAPES, CAUSAL):
-        q, k, v, upstream = inputs_of(batches, heads, heads, length, length, columns, "bfloat16")
-        v = v.contiguous()
-        settings = names["Settings"](causal)
-        flops = 4 * batches * heads * length * length * columns // (1 if causal is None else 2)
-        case = f"{batches}×{heads}×{length}×{columns} {'causal' if causal else 'full'}"
-        others = {name: kl.ops.attention[name] for name in ("torch-cudnn", "torch-flash")}
-        calls: dict[str, Callable[[], Any]] = {
-            name: lambda impl=impl: impl(q, k, v, causal=causal) for name, impl in others.items()
-        }
-        for config in ATTENTION[file][columns]:
-            made = names["Config"](**config)
-            calls[f"{file} {config}"] = lambda made=made: names["forward"](q, k, v, None, settings, made)[0]
-        yield from timed(calls, f"{case} forward", flops, rounds, lambda y: y)
-        if file != "attention_wgmma":
+    batches, heads, length, columns = shape
+    q, k, v, upstream = inputs_of(batches, heads, heads, length, length, columns, "bfloat16")
+    v = v.contiguous()
+    settings = names["Settings"](causal)
+    flops = 4 * batches * heads * length * length * columns // (1 if causal is None else 2)
+    case = f"{batches}×{heads}×{length}×{columns} {'causal' if causal else 'full'}"
+    others = {name: kl.ops.attention[name] for name in ("torch-cudnn", "torch-flash")}
+    calls: dict[str, Callable[[], Any]] = {
+        name: lambda impl=impl: impl(q, k, v, causal=causal) for name, impl in others.items()
+    }
+    for config in ATTENTION[file][columns]:
+        made = names["Config"](**config)
+        calls[f"{file} {config}"] = lambda made=made: names["forward"](q, k, v, None, settings, made)[0]
+    yield from timed(calls, f"{case} forward", flops, rounds, lambda y: y)
+    if file != "attention_wgmma":
+        return
+    wanted = [x.detach().requires_grad_() for x in (q, k, v)]
+    calls = {}
+    for name, impl in others.items():
+        try:
+            result = impl(*wanted, causal=causal)
+        except RuntimeError as error:  # a backend that does not take the case; the forward pass has said so
+            print(f"{name}: {error}", file=sys.stderr)
             continue
-        wanted = [x.detach().requires_grad_() for x in (q, k, v)]
-        calls = {}
-        for name, impl in others.items():
-            try:
-                result = impl(*wanted, causal=causal)
-            except RuntimeError as error:  # a backend that does not take the case; the forward pass has said so
-                print(f"{name}: {error}", file=sys.stderr)
-                continue
-            calls[name] = lambda result=result: torch.autograd.grad(result, wanted, upstream, retain_graph=True)
-        y, lse = names["forward"](q, k, v, None, settings)
-        calls[file] = lambda: names["backward"](upstream, q, k, v, None, y, lse, settings, [True] * 3)
-        yield from timed(calls, f"{case} backward", 5 * flops // 2, rounds, lambda gradients: gradients[0])
+        calls[name] = lambda result=result: torch.autograd.grad(result, wanted, upstream, retain_graph=True)
+    y, lse = names["forward"](q, k, v, None, settings)
+    calls[file] = lambda: names["backward"](upstream, q, k, v, None, y, lse, settings, [True] * 3)
+    yield from timed(calls, f"{case} backward", 5 * flops // 2, rounds, lambda gradients: gradients[0])
 
 
 # Times -----------------------------------------------------------------------------------------------------
@@ -392,7 +400,8 @@ def timed(
         middle = statistics.median(times)
         low, _, high = statistics.quantiles(times, n=4)
         spread = (high - low) / 2 / middle
-        yield {"case": case, "who": who, "us": middle, "spread": spread, "tflops": flops / middle / 1e6, "samples": times}
+        rate = flops / middle / 1e6
+        yield {"case": case, "who": who, "us": middle, "spread": spread, "tflops": rate, "samples": times}
 
 
 if __name__ == "__main__":
