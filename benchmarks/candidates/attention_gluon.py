@@ -1,5 +1,6 @@
-"""Attention on Hopper in Gluon, forward, for Triton 3.6 and later: one warp has the copy engine bring tiles, two warpgroups
-compute 64 queries each. It has not run on a GPU yet. Its backward pass is that of the implementation `triton`.
+"""Attention on Hopper in Gluon, forward, for Triton 3.6 and later: one warp has the copy engine bring tiles, and two
+warpgroups compute 64 queries each. It has not run on a GPU yet. Its backward pass is that of the implementation
+`triton`.
 
     klab inspect benchmarks/candidates/attention_gluon.py --arch sm_90
 
@@ -126,9 +127,9 @@ def weigh(scores, peak, total, scale):
 def compute_before(x):
     """The same numbers, none of which is -1, computed before what follows.
 
-    The assembler (13.0) moves a wait for products to the front of its basic block, and what was to be computed meanwhile
-    behind it. An instruction that may end the thread ends the block. A branch to `trap` would, too, but then the
-    assembler waits for every product.
+    The assembler (13.0) moves a wait for products to the front of its basic block, and what was to be computed
+    meanwhile behind it. An instruction that may end the thread ends the block. A branch to `trap` would, too, but then
+    the assembler waits for every product.
     """
     return gl.inline_asm_elementwise(
         "{ .reg .pred never; setp.eq.f32 never, $1, 0fBF800000; @never exit; mov.f32 $0, $1; }",
@@ -142,7 +143,18 @@ def compute_before(x):
 
 @gluon.jit
 def compute(
-    consumer: gl.constexpr, y, lse, query_tiles, tiles, result_tiles, full, empty, queries_full, queries_empty, scale, numbers
+    consumer: gl.constexpr,
+    y,
+    lse,
+    query_tiles,
+    tiles,
+    result_tiles,
+    full,
+    empty,
+    queries_full,
+    queries_empty,
+    scale,
+    numbers,
 ):
     heads, group, queries, keys, first, last, together, turns = numbers
     SLOTS: gl.constexpr = tiles.shape[0]
@@ -157,7 +169,7 @@ def compute(
     slot_turn = 0
     query_turn = 0
     for turn in range(turns):
-        head, kv_head, block_query, first_tile, end_tile = work_at(
+        head, _, block_query, first_tile, end_tile = work_at(
             turn, heads, group, queries, keys, first, last, together, KEYS
         )
         if head < heads:
@@ -170,7 +182,9 @@ def compute(
                 zeros = gl.zeros([QUERIES, KEYS], gl.float32, score_layout)
                 slot = slot_turn % SLOTS
                 mbarrier.wait(full.index(slot), slot_turn // SLOTS & 1)
-                scores = warpgroup_mma(mine, matrix(tiles, slot, KEYS, D).permute((1, 0)), zeros, use_acc=False, is_async=True)
+                scores = warpgroup_mma(
+                    mine, matrix(tiles, slot, KEYS, D).permute((1, 0)), zeros, use_acc=False, is_async=True
+                )
                 scores = warpgroup_mma_wait(0, deps=(scores,))
                 mbarrier.arrive(empty.index(slot), count=1)
                 slot_turn += 1
@@ -191,7 +205,9 @@ def compute(
                     slot_turn += 1
                     scores = warpgroup_mma_wait(1, deps=(scores,))
                     mbarrier.arrive(empty.index(key_slot), count=1)
-                    seen_by_all = (key + KEYS <= gl.minimum(keys, query + last + 1)) & (key >= query + QUERIES - 1 + first)
+                    seen_by_all = (key + KEYS <= gl.minimum(keys, query + last + 1)) & (
+                        key >= query + QUERIES - 1 + first
+                    )
                     if not seen_by_all:
                         scores = hide(scores, query, key, keys, first, last, score_layout)
                     weights, shrink, peak, total = weigh(scores, peak, total, scale)
@@ -221,7 +237,7 @@ def compute(
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["heads", "group", "queries", "keys", "first", "last", "together", "turns"])
 def attention(
     q, k, v, y, lse, scale, heads, group, queries, keys, first, last, together, turns,
     KEYS: gl.constexpr, D: gl.constexpr, SLOTS: gl.constexpr,
@@ -243,8 +259,14 @@ def attention(
     numbers = (heads, group, queries, keys, first, last, together, turns)
     gl.warp_specialize(
         [
-            (compute, (0, y, lse, query_tiles, tiles, result_tiles, full, empty, queries_full, queries_empty, scale, numbers)),
-            (compute, (1, y, lse, query_tiles, tiles, result_tiles, full, empty, queries_full, queries_empty, scale, numbers)),
+            (
+                compute,
+                (0, y, lse, query_tiles, tiles, result_tiles, full, empty, queries_full, queries_empty, scale, numbers),
+            ),
+            (
+                compute,
+                (1, y, lse, query_tiles, tiles, result_tiles, full, empty, queries_full, queries_empty, scale, numbers),
+            ),
             (bring, (q, k, v, query_tiles, tiles, full, empty, queries_full, queries_empty, numbers)),
         ],
         [WARPS, 1],
@@ -260,6 +282,9 @@ class Config:
     slots: int = 4
 
 
+DEFAULT = Config()
+
+
 def describe(x: torch.Tensor, rows: int) -> TensorDescriptor:
     """Blocks of rows of one head."""
     kind = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}[x.dtype]
@@ -267,7 +292,7 @@ def describe(x: torch.Tensor, rows: int) -> TensorDescriptor:
     return TensorDescriptor.from_tensor(x, block, gl.NVMMASharedLayout.get_default_for(block, kind))
 
 
-def forward(q, k, v, bias, settings: Settings, config: Config = Config()):
+def forward(q, k, v, bias, settings: Settings, config: Config = DEFAULT):
     """The result, and lse."""
     scale = settings.scale_for(q.shape[3])
     y, lse = new_like(q), new_lse(q)

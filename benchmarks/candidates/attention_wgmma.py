@@ -1,8 +1,30 @@
-"""Attention on Hopper in CUDA C++: the copy engine, `wgmma`, and warpgroups that take turns. It has not run on a GPU yet.
+"""Attention on Hopper in CUDA C++: the copy engine, `wgmma`, and warpgroups that take turns. It has not run on a GPU
+yet.
 
 The gradient of the queries is added up in memory in any order: its last bits differ from call to call.
 
     klab check benchmarks/candidates/attention_wgmma.py --impl cuda-wgmma
+
+What was checked, by reading and on the CPU (tests/benchmarks/test_candidates.py). Forward:
+- Keys and values share one ring of slots. They are brought in the order in which they are read: the keys of a tile
+  before the values of the one before. A slot is free when the 4 warps of each consumer have arrived at its `empty`.
+- Producer and consumers compute the same work for a round, and skip the same: where no key is seen no barrier is
+  touched. Queries have barriers for each consumer; they are given back after the last scores have been waited for.
+- With at most one group of products left, the scores are there; the sums of values only after the second wait. Weights
+  are packed, and sums scaled, after it: the products read those registers until then.
+- Turns: each consumer waits once and passes once for a tile of keys, and all have the same tiles. The last consumer
+  passes first, so that the first one starts. No turn is passed twice before it is taken.
+- Registers: 40 × 128 + 232 × 256 of 168 × 384, or 32 × 128 + 160 × 384 of 128 × 512.
+
+Backward:
+- Both consumers walk through the same tiles, and meet in each once all gradients of scores are written and published.
+  These have two places: what the other consumer still reads is that of the tile before, and of the one before that it
+  has waited.
+- A stage is given back after the last product of a tile is waited for; the numbers in it have been read by then.
+- What is added to dq is written where the additions before have been read: the thread that adds waits, all meet.
+- Rows beyond the last query have infinite logarithms, so that their weights are 0; keys beyond the last are masked.
+- At a width of 64, half of dq's columns begin in the middle of the rows of keys: 64 bytes into the swizzle. On the CPU
+  that is right; of all descriptors it is the one to look at first if dq is wrong on a GPU.
 """
 
 import functools
@@ -38,7 +60,7 @@ class Config:
         return 1024 + self.slots * self.keys * width * 2 + 2 * self.consumers * QUERIES * width * 2
 
 
-CONFIGS = {64: Config(slots=6, consumers=3), 128: Config()}  # by the width of a head
+CONFIGS = {64: Config(slots=6), 128: Config()}  # by the width of a head
 
 
 def is_suitable(x: torch.Tensor) -> bool:

@@ -281,10 +281,10 @@ __device__ __forceinline__ void let_pass(int number, int threads) {  // without 
   asm volatile("bar.arrive %0, %1;" :: "r"(number), "r"(threads) : "memory");
 }
 
-// Arrives at the same barrier of another block of the cluster. It releases no writes: what was read may be overwritten.
+// Arrives at the same barrier of another block of the cluster, after which it may overwrite what was read here.
 __device__ __forceinline__ void barrier_arrive_in(unsigned block, SharedBarrier* barrier) {
   asm volatile("{\n.reg .b32 there;\n"
                "mapa.shared::cluster.u32 there, %0, %1;\n"
-               "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [there];\n}"
+               "mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
                :: "r"(shared_address(barrier)), "r"(block) : "memory");
 }

@@ -1,5 +1,5 @@
-"""Matmul on Hopper in Gluon, for Triton 3.6 and later: one warp has the copy engine bring tiles, two warpgroups multiply.
-It has not run on a GPU yet.
+"""Matmul on Hopper in Gluon, for Triton 3.6 and later: one warp has the copy engine bring tiles, and two warpgroups
+multiply. It has not run on a GPU yet.
 
     klab inspect benchmarks/candidates/matmul_gluon.py --arch sm_90
 
@@ -100,7 +100,7 @@ def compute(c, a_tiles, b_tiles, full, empty, rows, columns, steps, group, A_BY_
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["rows", "columns", "steps", "group"])
 def matmul(a, b, c, rows, columns, steps, group, A_BY_K: gl.constexpr, B_BY_K: gl.constexpr, STAGES: gl.constexpr):
     a_tiles = gl.allocate_shared_memory(a.dtype, [STAGES] + a.block_type.shape, a.layout)
     b_tiles = gl.allocate_shared_memory(b.dtype, [STAGES] + b.block_type.shape, b.layout)
@@ -131,6 +131,9 @@ class Config:
     group: int = 8
 
 
+DEFAULT = Config()
+
+
 def is_suitable(x: torch.Tensor) -> bool:
     """Whether the copy engine can read a matrix as it is."""
     return x.stride(-1) == 1 and (x.stride(0) * 2) % 16 == 0 and x.stride(0) >= x.shape[1] and x.data_ptr() % 16 == 0
@@ -150,7 +153,7 @@ def describe(x: torch.Tensor, block: list[int]) -> TensorDescriptor:
     return TensorDescriptor.from_tensor(x, block, gl.NVMMASharedLayout.get_default_for(block, kind))
 
 
-def multiply(a: torch.Tensor, b: torch.Tensor, config: Config = Config()) -> torch.Tensor:
+def multiply(a: torch.Tensor, b: torch.Tensor, config: Config = DEFAULT) -> torch.Tensor:
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty(m, n, dtype=a.dtype, device=a.device)
     (a, a_by_k), (b, b_by_k) = as_operand(a, True), as_operand(b, False)

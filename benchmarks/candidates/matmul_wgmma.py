@@ -3,8 +3,25 @@
     klab check benchmarks/candidates/matmul_wgmma.py --impl cuda-wgmma
 
 Of the three warpgroups of a block, one brings tiles of 64 along k to shared memory, as many ahead as there are stages;
-two multiply, each its half of the rows of the block's tile. Two blocks below each other form a cluster: each brings half
-of b's tile for both.
+two multiply, each its half of the rows of the block's tile. Two blocks below each other form a cluster: each brings
+half of b's tile for both.
+
+What was checked, by reading and on the CPU (tests/benchmarks/test_candidates.py):
+- A stage is filled when all warps of all blocks of the cluster have arrived at its `empty`, 8 each; the first time the
+  producer waits for parity 1, which is over before anything happens. Consumers begin with parity 0. Both sides turn the
+  parity when the stage comes round, and walk through the same tiles and steps.
+- `full` counts one arrival and the bytes of the whole stage, those that the other block brings included. They may come
+  before this block's producer has announced them: its arrival is still missing. They do not come in the phase before,
+  because the other block waits for this block's consumers.
+- Products of a step are committed together; when at most one group is left, the step before has read its stage, and
+  only then it is released. The last step is waited for.
+- Each warp orders its registers before products (`products_begin`), and the compiler uses sums after the wait
+  (`settle`).
+- Results: the thread that stores waits until the place has been read, all meet, all write and publish, all meet, one
+  stores. It waits for its last stores before the block ends. Blocks of a cluster end together.
+- 168 registers × 384 threads are 40 × 128 + 232 × 256: what consumers take is what the producer's warpgroup gives.
+- Descriptors: rows along k advance 32 bytes for 16 of k; rows along m or n 16 rows, and 64 of m or n are one block
+  apart.
 """
 
 import functools
@@ -23,8 +40,8 @@ OUT_BLOCK_BYTES = 64 * 64 * 2  # what a warpgroup stores at a time
 
 @dataclass(frozen=True)
 class Config:
-    """A tile of a block, its stages, the blocks of a cluster, blocks of results on their way in a warpgroup, and how many
-    rows of tiles are walked through column by column."""
+    """A tile of a block, its stages, the blocks of a cluster, blocks of results on their way in a warpgroup, and how
+    many rows of tiles are walked through column by column."""
 
     rows: int = 128
     columns: int = 256
@@ -37,6 +54,9 @@ class Config:
     def shared_bytes(self) -> int:
         stage = (self.rows + self.columns) * K_STEP * 2
         return 1024 + self.stages * stage + (WARPGROUPS - 1) * self.out_blocks * OUT_BLOCK_BYTES
+
+
+DEFAULT = Config()
 
 
 def is_suitable(x: torch.Tensor) -> bool:
@@ -60,7 +80,7 @@ def kernel(dtype: torch.dtype, a_by_k: bool, b_by_k: bool, config: Config) -> "k
     return kl.cuda.kernel("matmul_wgmma.cu", f"matmul<{DTYPES[dtype]}, {flags}, {sizes}>", arch_specific=True)
 
 
-def multiply(a: torch.Tensor, b: torch.Tensor, config: Config = Config()) -> torch.Tensor:
+def multiply(a: torch.Tensor, b: torch.Tensor, config: Config = DEFAULT) -> torch.Tensor:
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty(m, n, dtype=a.dtype, device=a.device)
     (a, a_by_k), (b, b_by_k) = as_operand(a, True), as_operand(b, False)

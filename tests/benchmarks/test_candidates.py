@@ -1,9 +1,10 @@
-"""The kernels of benchmarks/candidates, which wait for a GPU: compiled, and run on the CPU, all threads of their launches.
+"""The kernels of benchmarks/candidates, which wait for a GPU: compiled, and run on the CPU with all their threads.
 
 On the CPU copies and products happen as early or as late as they may, by chance. A kernel that relies on more than its
 barriers say computes something else.
 """
 
+import argparse
 import re
 import shutil
 
@@ -14,7 +15,7 @@ import support.simt
 from kernellab.capture.recorder import capture
 from kernellab.declaration.targets import load, resolve
 from kernellab.machinecode.cubin import disassemble, read_cubin
-from support.benchmarks import BENCHMARKS
+from support.benchmarks import BENCHMARKS, load_script
 from support.simt import CANDIDATES, Gpu, run_on_cpu
 
 HOPPER = Gpu((9, 0), sms=4)
@@ -174,7 +175,7 @@ def test_attention_and_its_gradients(globals_of, call):
 # Machine code --------------------------------------------------------------------------------------------
 
 
-def launches_of(file, passes=("forward",)):
+def launches_of(file, passes=("forward",), impl="cuda-wgmma"):
     (op,) = load(resolve(str(BENCHMARKS / "candidates" / f"{file}.py"))).values()
     sizes = (4096, 4096) if file.startswith("matmul") else (2, 16, 2048, 128)
     inputs = [
@@ -183,7 +184,7 @@ def launches_of(file, passes=("forward",)):
     ]
 
     def call(*inputs):
-        result = op["cuda-wgmma"](*inputs)
+        result = op[impl](*inputs)
         if "backward" in passes:
             torch.autograd.grad(result, inputs, torch.empty_like(result))
 
@@ -203,8 +204,98 @@ def test_products_are_asynchronous_and_registers_do_not_spill(file, passes, prod
     launch = launches_of(file, passes)[-1]
     (kernel,) = read_cubin(launch.cubin).kernels
     assert (read_cubin(launch.cubin).arch, kernel.stack_bytes) == ("sm_90a", 0)
+    # Consumers wait for registers until the block has as many as they take: the block must get all of the SM's.
+    assert kernel.registers * launch.threads > 65536 - 8 * launch.threads
     sass = disassemble(launch.cubin)
     assert len(re.findall(r"\bHGMMA\b", sass)) == sum(products)
     # Were they not, each would be waited for.
     assert len(re.findall(r"WARPGROUP\.DEPBAR", sass)) == waits
     assert len(re.findall(r"\bUTMALDG\b", sass)) >= 2
+
+
+# The script that waits for a GPU --------------------------------------------------------------------------
+
+script = load_script("candidates")
+SHARED_LIMIT = 227 * 1024
+CONFIGS = [("matmul_wgmma", None, config) for config in script.MATMUL["matmul_wgmma"]]
+CONFIGS += [
+    ("attention_wgmma", width, config)
+    for width, configs in script.ATTENTION["attention_wgmma"].items()
+    for config in configs
+]
+
+
+@pytest.mark.parametrize(("file", "width", "config"), CONFIGS, ids=str)
+def test_every_configuration_fits_into_shared_memory(globals_of, file, width, config):
+    made = globals_of(file)["Config"](**config)
+    barriers = 1024
+    assert (made.shared_bytes if width is None else made.shared_bytes(width)) + barriers <= SHARED_LIMIT
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("file", "width", "config"), CONFIGS, ids=str)
+def test_every_configuration_compiles_to_asynchronous_products(globals_of, file, width, config):
+    names = globals_of(file)
+    made = names["Config"](**config)
+    flags = (True, False) if width is None else (width,)
+    kernel = names["kernel"](torch.bfloat16, *flags, made)
+    cubin = kernel.compile("sm_90").code
+    assert len(re.findall(r"WARPGROUP\.DEPBAR", disassemble(cubin))) <= 4
+    (compiled,) = read_cubin(cubin).kernels
+    assert compiled.stack_bytes <= 64  # few registers spill, outside the loop
+    assert compiled.registers == (128 if getattr(made, "consumers", 2) == 3 else 168)
+
+
+@pytest.mark.parametrize("file", ["matmul_gluon", "attention_gluon"])
+def test_gluon_compiles_to_asynchronous_products(file):
+    """Two partitions compute: each waits a few times, unless each product is waited for."""
+    launch = launches_of(file, impl="triton-gluon")[0]
+    (kernel,) = read_cubin(launch.cubin).kernels
+    sass = disassemble(launch.cubin)
+    assert kernel.stack_bytes == 0
+    assert len(re.findall(r"\bHGMMA\b", sass)) == (4 if file.startswith("matmul") else 2 * (8 + 16 + 8))
+    assert len(re.findall(r"WARPGROUP\.DEPBAR", sass)) <= (2 if file.startswith("matmul") else 2 * 5)
+
+
+@pytest.mark.parametrize(
+    ("result", "repeated", "reason"),
+    [
+        (1.0, True, ""),
+        (1.003, True, ""),
+        (1.02, True, "error of c 2.00e-02, allowed 4.0e-03"),
+        (float("nan"), True, "error of c nan"),
+        (1.0, False, "two calls differ"),
+    ],
+)
+def test_what_counts_as_right(result, repeated, reason):
+    row = script.compare("bfloat16", [("c", torch.full((4,), result), torch.ones(4).double(), 1.0)], repeated)
+    assert row["right"] == (not reason)
+    assert reason in row["reason"]
+
+
+def test_an_error_of_one_configuration_does_not_end_the_others():
+    def fail():
+        raise ValueError("no such tile")
+
+    assert script.guarded("tile 3", fail) == {"what": "tile 3", "right": False, "reason": "ValueError: no such tile"}
+
+
+def test_a_process_that_fails_is_a_row_with_the_reason(tmp_path):
+    args = argparse.Namespace(out=tmp_path, rounds=1)
+    (row,) = script.run_child(args, "check nothing_gluon", 60)
+    assert not row["right"]
+    assert "nothing_gluon.py" in row["reason"]
+
+
+def test_a_process_that_hangs_is_ended_and_what_it_found_is_kept(tmp_path, monkeypatch):
+    waits = tmp_path / "waits.py"
+    waits.write_text(
+        "import sys, time\n"
+        "open(f'{sys.argv[1]}/check-some.jsonl', 'w').write('{\"what\": \"first\", \"right\": true}\\n')\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setattr(script, "__file__", str(waits))
+    first, last = script.run_child(argparse.Namespace(out=tmp_path, rounds=1), "check some", 1)
+    assert first["right"]
+    assert not last["right"]
+    assert "did not end within 1 s" in last["reason"]

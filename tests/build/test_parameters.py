@@ -99,9 +99,13 @@ def test_a_tensor_map_is_passed_as_a_struct_of_its_size(tmp_path):
         (tmp_path / f"{size}.cu").write_text(source.format(size))
         kernels[size] = kl.cuda.kernel(tmp_path / f"{size}.cu", "f")
     assert len(launch(kernels[128], MAP, 1)) == 1
-    with pytest.raises(UserError, match=r"argument 0 \(from 0\) is a tensor map, the kernel takes a struct of 64 bytes"):
+    with pytest.raises(
+        UserError, match=r"argument 0 \(from 0\) is a tensor map, the kernel takes a struct of 64 bytes"
+    ):
         launch(kernels[64], MAP, 1)
-    with pytest.raises(UserError, match=r"argument 1 \(from 0\) is a tensor map, the kernel takes an integer of 32 bits"):
+    with pytest.raises(
+        UserError, match=r"argument 1 \(from 0\) is a tensor map, the kernel takes an integer of 32 bits"
+    ):
         launch(kernels[128], MAP, MAP)
 
 

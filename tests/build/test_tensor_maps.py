@@ -65,7 +65,7 @@ def test_a_tensor_that_the_copy_engine_cannot_read_is_refused_with_the_reason(ba
 def test_the_driver_gets_sizes_and_strides_from_the_last_dim_on(driver):
     heads = torch.zeros(2, 24, 3, 64, dtype=torch.float16).transpose(1, 2)
     TensorMap(heads, (1, 1, 16, 32), swizzle_bytes=64).encode()
-    (struct, dtype, address, sizes, strides, block, flags), = driver.calls
+    ((struct, dtype, address, sizes, strides, block, flags),) = driver.calls
     assert struct % tensor_maps.STRUCT_ALIGNMENT == 0
     assert dtype == bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
     assert (address, sizes, block) == (heads.data_ptr(), [64, 24, 3, 2], [32, 16, 1, 1])
@@ -113,7 +113,9 @@ def launched(monkeypatch):
     def read(config, kernel, addresses, extra):
         places = (ctypes.c_void_p * 6).from_address(addresses)
         sizes = (128, 8, 8, 4, 1, 8)
-        found.append((config, int(kernel), [ctypes.string_at(at, size) for at, size in zip(places, sizes, strict=True)]))
+        found.append(
+            (config, int(kernel), [ctypes.string_at(at, size) for at, size in zip(places, sizes, strict=True)])
+        )
         return (bindings.CUresult.CUDA_SUCCESS,)
 
     monkeypatch.setattr(bindings, "cuLaunchKernelEx", read)

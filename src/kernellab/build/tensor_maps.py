@@ -75,7 +75,8 @@ class TensorMap:
         size = base.element_size()
         # The stride of a dim of one element is anything.
         strides = tuple(
-            stride * size if n > 1 else _ALIGNMENT for n, stride in zip(base.shape[:-1], base.stride()[:-1], strict=True)
+            stride * size if n > 1 else _ALIGNMENT
+            for n, stride in zip(base.shape[:-1], base.stride()[:-1], strict=True)
         )
         name = _dtype_name(base)
         return _encode(name, base.data_ptr(), tuple(base.shape), strides, self.block_shape, self.swizzle_bytes)

@@ -139,7 +139,9 @@ def _describe_arguments(args: tuple[object, ...]) -> tuple[Parameter, ...]:
             described.append(Parameter(f"argument {number}", "pointer", describe_pointer(value), bytes=size))
         elif isinstance(value, cuda.TensorMap):
             described.append(
-                Parameter(f"argument {number}", "tensor map", describe_descriptor(value.base, value.block_shape), bytes=size)
+                Parameter(
+                    f"argument {number}", "tensor map", describe_descriptor(value.base, value.block_shape), bytes=size
+                )
             )
         else:
             type_name = _C_TYPES.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))

@@ -1,5 +1,5 @@
-"""Runs CUDA C++ kernels on the CPU, those of the shipped ops and of benchmarks/candidates: launches are intercepted, and
-kernels built by the system's compiler.
+"""Runs CUDA C++ kernels on the CPU, those of the shipped ops and of benchmarks/candidates: launches are intercepted,
+and kernels built by the system's compiler.
 
 All sources are used as they are, but for `ptx.cuh`, `mma.cuh` and `hopper.cuh`, whose instructions the files of these
 names here imitate, and for the declaration of dynamic shared memory. A launch on a GPU differs in what simt.hpp cannot
@@ -89,7 +89,10 @@ def _run(
 ) -> None:
     launch = struct.pack("8q", *_three(grid), *_three(block), cluster or 1, shared)
     maps = [_MapDescription.of(value) if isinstance(value, TensorMap) else None for value in args]
-    bits = [_bits(value) if at is None else struct.pack("Q", ctypes.addressof(at)) for value, at in zip(args, maps)]
+    bits = [
+        _bits(value) if at is None else struct.pack("Q", ctypes.addressof(at))
+        for value, at in zip(args, maps, strict=True)
+    ]
     failure = _functions[kernel.path, kernel.name](launch, b"".join(bits))
     assert failure is None, f"{kernel.name}: {failure.decode()}"
 
@@ -180,7 +183,7 @@ class _MapDescription(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, value: TensorMap) -> "_MapDescription":
+    def of(cls, value: TensorMap) -> _MapDescription:
         base, size = value.base, value.base.element_size()
         strides = [stride * size for stride in base.stride()]
         dims = [(ctypes.c_int64 * 5)(*reversed(numbers)) for numbers in (base.shape, strides, value.block_shape)]
