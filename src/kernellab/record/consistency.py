@@ -66,3 +66,9 @@ def _of_series(series: TimeSeries) -> Iterator[str]:
         yield f" has {len(series['samples_us'])} samples and {len(series['rounds'])} rounds"
     if any(sample < 0 for sample in series["samples_us"]):
         yield " has a sample below 0"
+    rounds = len(set(series["rounds"]))
+    for name, values in (("before", series.get("before")), ("clocks_mhz", series.get("clocks_mhz"))):
+        if values and len(values) != rounds:
+            yield f" has {len(values)} values of `{name}` and {rounds} rounds"
+    if any(clock is not None and clock < 0 for clock in series.get("clocks_mhz", ())):
+        yield " has a clock below 0"

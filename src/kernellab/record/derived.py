@@ -22,32 +22,32 @@ class TimeVerdict(TypedDict):
 
 
 class ReasonJson(TypedDict):
-    """A reason not to trust a time."""
+    """A reason not to trust a time or a comparison."""
 
-    name: Annotated[str, "`throttled`, `clock-moved`, `contended`, `noisy`, `unsteady`"]
+    name: Annotated[
+        str,
+        "of a time `throttled`, `clock-moved`, `contended`, `noisy`, `unsteady`; of a comparison also `uneven-clock`, "
+        "`order-dependent`, `drifting`, `clock-dependent`",
+    ]
     detail: Annotated[str, "a sentence with its numbers"]
 
 
 class TrustVerdict(TypedDict):
-    """Whether a time can be trusted."""
+    """Whether a time or a comparison can be trusted."""
 
     verdict: Annotated[str, "`trusted`, or the reasons' names"]
     reasons: Annotated[list[ReasonJson], ""]
 
 
-class Ratio(TypedDict):
-    """How many times as fast, from paired rounds."""
-
-    median: Annotated[float, ""]
-    low: Annotated[float, "of the 99 % interval"]
-    high: Annotated[float, ""]
-    verdict: Annotated[str, "`faster`, `slower`, `same` or `not resolved`"]
-
-
-class Speedup(Ratio):
-    """How many times as fast as another implementation."""
+class Speedup(TypedDict):
+    """How many times as fast as another implementation, from paired rounds."""
 
     over: Annotated[str, "the other implementation"]
+    median: Annotated[float, ""]
+    low: Annotated[float, "of the 99 % interval, with what the reasons of `trust` explain"]
+    high: Annotated[float, ""]
+    verdict: Annotated[str, "`faster`, `slower`, `same` or `not resolved`"]
+    trust: Annotated[TrustVerdict, "of the comparison, [apart from](verdicts.md#can-a-comparison-be-trusted) the times"]
 
 
 class Speedups(TypedDict):

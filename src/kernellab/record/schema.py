@@ -190,6 +190,8 @@ class TimeSeries(SeriesJson):
     reason: Annotated[str | None, ""]
     samples_us: Annotated[list[float], "microseconds per call, one for each window"]
     rounds: Annotated[list[int], "the round of each sample"]
+    before: NotRequired[Annotated[list[str], "which implementation ran before it, in each round"]]
+    clocks_mhz: NotRequired[Annotated[list[float | None], "on a GPU: the SM clock while it ran, in each round"]]
     calls: NotRequired[Annotated[int, "calls in a window"]]
     floor_us: NotRequired[Annotated[float | None, "time of an empty kernel in such a window, a lower bound"]]
     looks: NotRequired[Annotated[list[int], "rounds after which the test checked whether all is decided"]]

@@ -22,9 +22,9 @@ Columns = Mapping[str, Sequence[JsonValue]]  # telemetry: for each quantity one 
 # One throttled reading can be a blip; one in ten means that a tenth of the rounds ran slower.
 _THROTTLED_SHARE, _THROTTLED_READINGS = 0.10, 2
 # A GPU's clock moves in steps of 15 MHz, below 1 %: two or three steps change a time by less than its noise.
-_CLOCK_MOVED = 0.03
+CLOCK_MOVED = 0.03
 # A CPU's clock jumps from reading to reading. Only a clear and lasting change counts.
-_CPU_CLOCK_MOVED = 0.05
+_CPUCLOCK_MOVED = 0.05
 # Load of other processes, in cores, beyond the cores left free for them. kernellab's own parent process stays below
 # this; a build does not.
 _OTHERS_CORES = 0.25
@@ -108,9 +108,9 @@ def _clock_moved(columns: Columns) -> str | None:
     if not clocks:
         return None
     low, high, middle = quantile(clocks, 0.05), quantile(clocks, 0.95), quantile(clocks, 0.5)
-    if high - low <= _CLOCK_MOVED * middle:
+    if high - low <= CLOCK_MOVED * middle:
         return None
-    return f"the SM clock moved between {low:.0f} and {high:.0f} MHz, {_percent((high - low) / middle)} of {middle:.0f}"
+    return f"the SM clock moved between {low:.0f} and {high:.0f} MHz, {percent((high - low) / middle)} of {middle:.0f}"
 
 
 def _without_ramp(clocks: list[float]) -> list[float]:
@@ -128,7 +128,7 @@ def _cpu_clock_moved(columns: Columns) -> str | None:
     if max(first) >= min(last) and max(last) >= min(first):
         return None  # the two overlap: the clock jumps, but the change does not last
     before, after = statistics.median(first), statistics.median(last)
-    if abs(after - before) <= _CPU_CLOCK_MOVED * before:
+    if abs(after - before) <= _CPUCLOCK_MOVED * before:
         return None
     return f"the CPU's clock went from {before:.0f} to {after:.0f} MHz"
 
@@ -149,7 +149,7 @@ def _cpu_contended(columns: Columns) -> str | None:
         return f"other processes used {others:.1f} of {cores} cores"
     steal = _mean_over_time(columns, "steal")
     if steal is not None and steal > _STEAL:
-        return f"the hypervisor took {_percent(steal)} of the cores' time"
+        return f"the hypervisor took {percent(steal)} of the cores' time"
     return None
 
 
@@ -168,10 +168,10 @@ def _noisy(rounds: Sequence[float], interval: tuple[float, float] | None, device
         return None
     half_width = (interval[1] - interval[0]) / 2 / middle if interval else 0.0
     if half_width > _INTERVAL[device]:
-        return f"the median is known to ± {_percent(half_width)} only"
+        return f"the median is known to ± {percent(half_width)} only"
     spread = (quantile(rounds, 0.75) - quantile(rounds, 0.25)) / middle
     if len(rounds) > 2 and spread > _SPREAD[device]:
-        return f"the middle half of the rounds spreads over {_percent(spread)} of the median"
+        return f"the middle half of the rounds spreads over {percent(spread)} of the median"
     return None
 
 
@@ -190,7 +190,7 @@ def _unsteady(rounds: Sequence[float], steady: bool | None) -> str | None:
     if low <= later_high and later_low <= high:
         return None  # scatter explains the difference
     warmup = ", and the warm-up had not become steady" if steady is False else ""
-    change = f"{_percent(abs(drift))} {'more' if drift > 0 else 'less'}"
+    change = f"{percent(abs(drift))} {'more' if drift > 0 else 'less'}"
     return f"the last third of the rounds took {change} than the first{warmup}"
 
 
@@ -198,5 +198,6 @@ def _numbers(columns: Columns, key: str) -> list[float]:
     return [float(value) for value in columns.get(key) or () if isinstance(value, (int, float))]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Per cent, with a decimal below 10."""
     return f"{share:.1%}".replace("%", " %") if share < 0.1 else f"{share:.0%}".replace("%", " %")

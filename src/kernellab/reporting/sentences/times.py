@@ -10,7 +10,7 @@ from kernellab.record.derived import (
     DerivedResult,
     LimitJson,
     PassVerdict,
-    Ratio,
+    Speedup,
     Speedups,
     TimeVerdict,
     TrustVerdict,
@@ -149,7 +149,7 @@ def over_fastest_other(r: TimedResult) -> str:
     return f"{phrase} {speedup['over']} {_interval(speedup)}"
 
 
-def _interval(speedup: Ratio) -> str:
+def _interval(speedup: Speedup) -> str:
     return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])})"
 
 

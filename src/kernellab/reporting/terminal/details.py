@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernellab.record import verdict
 from kernellab.record.schema import BuiltJson, MemoryJson, Result, Telemetry, TimeSeries
+from kernellab.record.timed_series import time_of
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.numbers import count, duration
 
@@ -23,8 +23,7 @@ def detail_lines(result: Result) -> list[str]:
 
 
 def _series_line(entry: TimeSeries) -> str:
-    time = verdict.time_of(entry)
-    assert time is not None
+    time = time_of(entry)
     low, high = duration(time["low_us"]), duration(time["high_us"])
     parts = [
         f"{entry['pass']}, {entry['timer']}, {entry['cache']}: {duration(time['median_us'])} ({low} – {high})",

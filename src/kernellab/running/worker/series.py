@@ -180,6 +180,8 @@ class SeriesRunner:
                         round=number,
                         samples_us={name: list(times_us) for name, times_us in round_us.items()},
                         calls=dict(rounds.calls),
+                        before=rounds.before,
+                        clocks_mhz=rounds.clocks_mhz if self.device.type == "cuda" else None,
                     )
                 )
             self.telemetry.sample(force=True)
