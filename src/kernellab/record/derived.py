@@ -39,6 +39,15 @@ class TrustVerdict(TypedDict):
     reasons: Annotated[list[ReasonJson], ""]
 
 
+class PowerJson(TypedDict):
+    """The power state of a GPU while something was timed: medians over the readings."""
+
+    at_limit: Annotated[bool, "whether the power limit held the clock back"]
+    limit_w: Annotated[float | None, ""]
+    power_w: Annotated[float | None, ""]
+    clock_mhz: Annotated[float | None, "of the SMs"]
+
+
 class Speedup(TypedDict):
     """How many times as fast as another implementation, from paired rounds."""
 
@@ -75,7 +84,8 @@ class PassVerdict(TypedDict):
     """The verdicts on one pass."""
 
     time: Annotated[TimeVerdict | None, "of the main series"]
-    trust: Annotated[TrustVerdict | None, ""]
+    trust: Annotated[TrustVerdict | None, "of the time"]
+    power: Annotated[PowerJson | None, "on a GPU"]
     speedup: Annotated[Speedups, ""]
     limit: Annotated[LimitJson | None, "the [roofline](roofline.md)"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from kernellab.record.derived import Speedup, TimeVerdict, TrustVerdict
+from kernellab.record.derived import PowerJson, Speedup, TimeVerdict, TrustVerdict
 from kernellab.record.result_events import is_series
 from kernellab.record.schema import Result, SeriesJson, TimeSeries
 from kernellab.stats import trust
 from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
-from kernellab.stats.ratio_trust import Doubt, Side, find_doubts, widen
+from kernellab.stats.ratio_trust import RatioTrust, Side, judge_ratio
 
 _Value = TypeVar("_Value")
 
@@ -47,6 +47,11 @@ class TimedSeries:
     def trust(self) -> TrustVerdict:
         return {"verdict": trust.summarise(self.reasons), "reasons": self.reasons}
 
+    @property
+    def power(self) -> PowerJson | None:
+        state = trust.power_state(self.entry.get("telemetry")) if self.device == "cuda" else None
+        return None if state is None else cast(PowerJson, asdict(state))
+
     @cached_property
     def clock_mhz(self) -> float | None:
         """The GPU's clock while it ran: the median over rounds, or over all readings where rounds do not have it."""
@@ -54,10 +59,6 @@ class TimedSeries:
         readings = readings or (self.entry.get("telemetry") or {}).get("sm_mhz") or ()
         clocks = [float(mhz) for mhz in readings if isinstance(mhz, (int, float)) and mhz > 0]
         return statistics.median(clocks) if clocks else None
-
-    def doubts(self, other: TimedSeries) -> list[Doubt]:
-        """Why the ratio of the two times is not trusted."""
-        return find_doubts(self._side, other._side, device=self.device)
 
     def over(self, other: TimedSeries) -> Speedup | None:
         """How many times as fast it is as another, from the rounds both were in; None where there are none.
@@ -67,9 +68,8 @@ class TimedSeries:
         ratios = paired_ratios(self.rounds_us, other.rounds_us)
         if not ratios:
             return None
-        doubts = self.doubts(other)
-        reasons = [doubt.reason for doubt in doubts]
-        low, high = widen(*median_interval(ratios, _error_level(self.entry)), doubts)
+        judged = self._judge_ratio(other)
+        low, high = judged.widen(*median_interval(ratios, _error_level(self.entry)))
         verdict = compare_ratio(low, high, self.entry.get("precision") or PRECISION)
         return {
             "over": other.impl,
@@ -77,7 +77,7 @@ class TimedSeries:
             "low": low,
             "high": high,
             "verdict": verdict if len(ratios) >= FEWEST else "not resolved",
-            "trust": {"verdict": trust.summarise(reasons), "reasons": reasons},
+            "trust": {"verdict": trust.summarise(judged.reasons), "reasons": judged.reasons},
         }
 
     def saved_us(self, other: TimedSeries) -> tuple[float, float] | None:
@@ -90,9 +90,12 @@ class TimedSeries:
         if len(shared) < FEWEST:
             return None
         ends: list[float] = []
-        for factor in widen(1.0, 1.0, self.doubts(other)):
+        for factor in self._judge_ratio(other).widen(1.0, 1.0):
             ends += median_interval([factor * theirs[n] - mine[n] for n in shared], _error_level(self.entry))
         return min(ends), max(ends)
+
+    def _judge_ratio(self, other: TimedSeries) -> RatioTrust:
+        return judge_ratio(self._side, other._side, device=self.device)
 
     @cached_property
     def _side(self) -> Side:

@@ -114,6 +114,7 @@ class _Group:
             "at_case": {"status": status_at_case, "reason": reason_at_case},
             "time": main["time"],
             "trust": main["trust"],
+            "power": main["power"],
             "speedup": main["speedup"],
             "limit": main["limit"],
             "timing": None if timed or status_at_case not in statuses.RIGHT else _why_untimed(result),
@@ -160,6 +161,7 @@ class _Group:
         return {
             "time": time,
             "trust": mine.trust if mine else None,
+            "power": mine.power if mine else None,
             "speedup": {
                 "baseline": self._speedup(mine, baseline),
                 "fastest_other": self._speedup(mine, fastest),

@@ -24,6 +24,10 @@ _NEIGHBOURS, _DRIFT, _BY_CLOCK = 0.005, 0.01, 0.01
 # The clock moves in steps of 15 MHz, below 1 %, but its mean over many rounds is known better than that.
 _UNEVEN, _UNEVEN_CONFIDENCE = 0.002, 0.999
 
+# What the tests may miss while the clock moves. Without this allowance, equally fast implementations that draw
+# different power are called different too often in simulations (tests/stats/test_ratio_trust.py).
+_WHILE_CLOCK_MOVES = 0.0025
+
 # Reasons against a time that hold for both sides alike, unless one of the tests here says otherwise.
 _OF_THE_CLOCK = ("throttled", "clock-moved")
 _SHARED = (*_OF_THE_CLOCK, "unsteady")
@@ -49,17 +53,35 @@ class Doubt:
     factors: tuple[float, ...] = ()
 
 
-def find_doubts(mine: Side, theirs: Side, *, device: str) -> list[Doubt]:
-    """The reasons why the ratio of two implementations is not trusted; empty if it is."""
+@dataclass(frozen=True)
+class RatioTrust:
+    """`doubts`: why a ratio is not trusted; empty if it is. `allowance`: the share by which it may be off all the same,
+    because the clock moved."""
+
+    doubts: Sequence[Doubt]
+    allowance: float
+
+    @property
+    def reasons(self) -> list[Reason]:
+        return [doubt.reason for doubt in self.doubts]
+
+    def widen(self, low: float, high: float) -> tuple[float, float]:
+        """The interval of a ratio with all that the state of the machine may explain: that is not called a
+        difference."""
+        factors = [1.0, *(factor for doubt in self.doubts for factor in doubt.factors)]
+        return low * min(factors) / (1 + self.allowance), high * max(factors) * (1 + self.allowance)
+
+
+def judge_ratio(mine: Side, theirs: Side, *, device: str) -> RatioTrust:
+    """Whether the ratio of two implementations' times is trusted."""
     against_times = {reason["name"]: reason for side in (theirs, mine) for reason in side.reasons}
     doubts = [Doubt(against_times[_OF_OTHERS])] if _OF_OTHERS in against_times else []
     ratios = _ratios(mine, theirs)
     far, near = _by_neighbourhood(ratios, mine, theirs)
     apart = _differences(mine.clocks_mhz, theirs.clocks_mhz)
-    is_examined = min(len(far), len(near)) >= FEWEST and (
-        device != "cuda" or len(apart) >= FEWEST or not set(_OF_THE_CLOCK) & against_times.keys()
-    )
-    if not is_examined:
+    clock_moved = bool(set(_OF_THE_CLOCK) & against_times.keys())
+    clock_known = device != "cuda" or len(apart) >= FEWEST
+    if min(len(far), len(near)) < FEWEST or (clock_moved and not clock_known):  # too little to examine
         doubts += [Doubt(reason) for name, reason in against_times.items() if name in _SHARED]
     tests = (
         _uneven_clock(apart),
@@ -67,14 +89,8 @@ def find_doubts(mine: Side, theirs: Side, *, device: str) -> list[Doubt]:
         _drifting(ratios),
         _clock_dependent(ratios, mine.clocks_mhz, theirs.clocks_mhz),
     )
-    return [*doubts, *(doubt for doubt in tests if doubt is not None)]
-
-
-def widen(low: float, high: float, doubts: Sequence[Doubt]) -> tuple[float, float]:
-    """The interval of a ratio with all that the doubts explain: a difference that the state of the machine may have
-    made is not called one."""
-    factors = [1.0, *(factor for doubt in doubts for factor in doubt.factors)]
-    return low * min(factors), high * max(factors)
+    doubts += [doubt for doubt in tests if doubt is not None]
+    return RatioTrust(doubts, _WHILE_CLOCK_MOVES if clock_moved else 0.0)
 
 
 def _ratios(mine: Side, theirs: Side) -> dict[int, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 from kernellab.base.json import JsonValue
@@ -18,6 +19,19 @@ class Reason(TypedDict):
 
 
 Columns = Mapping[str, Sequence[JsonValue]]  # telemetry: for each quantity one value per reading
+
+
+@dataclass(frozen=True)
+class PowerState:
+    """What power and clock a GPU had, medians over the readings. `at_limit`: its power limit held the clock back."""
+
+    at_limit: bool
+    limit_w: float | None
+    power_w: float | None
+    clock_mhz: float | None
+
+
+_POWER_CAP = "sw-power-cap"
 
 # One throttled reading can be a blip; one in ten means that a tenth of the rounds ran slower.
 _THROTTLED_SHARE, _THROTTLED_READINGS = 0.10, 2
@@ -91,13 +105,35 @@ def is_steady(history: Sequence[float], clocks: Sequence[float | None], toleranc
     return not readings or max(readings) - min(readings) <= _STEADY_CLOCK * max(readings)
 
 
+def power_state(telemetry: Columns | None) -> PowerState | None:
+    """The power state of a GPU; None where it was not read."""
+    columns = telemetry or {}
+    power_w, clocks, limits_w = (_numbers(columns, key) for key in ("power_w", "sm_mhz", "limit_w"))
+    if not power_w and not clocks:
+        return None
+    readings = _throttle_readings(columns)
+    capped = [causes for causes in readings if _POWER_CAP in causes]
+    return PowerState(
+        _is_throttled(capped, readings),
+        *(statistics.median(values) if values else None for values in (limits_w, power_w, clocks)),
+    )
+
+
 def _throttled(columns: Columns) -> str | None:
-    readings = [value for value in columns.get("throttle") or () if isinstance(value, list)]
+    readings = _throttle_readings(columns)
     throttled = [causes for causes in readings if causes]
-    if len(throttled) < max(_THROTTLED_READINGS, _THROTTLED_SHARE * len(readings)):
+    if not _is_throttled(throttled, readings):
         return None
     causes = sorted({str(cause) for reading in throttled for cause in reading})
     return f"the clock was throttled ({', '.join(causes)}) in {len(throttled)} of {len(readings)} readings"
+
+
+def _throttle_readings(columns: Columns) -> list[list[JsonValue]]:
+    return [value for value in columns.get("throttle") or () if isinstance(value, list)]
+
+
+def _is_throttled(throttled: Sequence[object], readings: Sequence[object]) -> bool:
+    return len(throttled) >= max(_THROTTLED_READINGS, _THROTTLED_SHARE * len(readings))
 
 
 def _clock_moved(columns: Columns) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernellab.base.text import share_text
 from kernellab.record import verdict
+from kernellab.record.comparison_trust import comparisons, own_doubts
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.statuses import IMPRECISE, OK, RIGHT, UNKNOWN, worst
 from kernellab.reporting.charts import series
@@ -175,7 +176,25 @@ def _fastest_line(group: Sequence[DerivedResult]) -> str | None:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
         claim += numbers.ceiling_doubt(limit["fraction"])
+    claim += _state(best)
     return f"{best.result['op']} {numbers.case_label(best.result['case'])}{timing_label(group)}: {claim}."
+
+
+def _state(row: TimedResult) -> str:
+    """`; the GPU was at its power limit of 700 W: times hold for that state, the comparison holds`."""
+    speedups = comparisons(row.verdict)
+    inherited = any(speedup["trust"]["verdict"] != "trusted" for speedup in speedups)
+    doubts = dict.fromkeys(doubt["name"] for speedup in speedups for doubt in own_doubts(row.verdict, speedup))
+    doubt = f"the comparison is doubtful: {', '.join(doubts)}" if doubts else ""
+    power = row.verdict["power"]
+    if power is None or not power["at_limit"] or row.trust["verdict"] == "trusted":
+        return f"; {doubt}" if doubt else ""
+    limit = f" of {power['limit_w']:.0f} W" if power["limit_w"] else ""
+    state = f"; the GPU was at its power limit{limit}: times hold for that state"
+    if not speedups:
+        return state
+    comparison = "it is not known whether the comparison does" if inherited else "the comparison holds"
+    return f"{state}, {doubt or comparison}"
 
 
 def groups_outside_sweeps(record: DerivedRecord) -> list[list[DerivedResult]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kernellab.record.comparison_trust import HOLD, comparisons, comparisons_hold, own_doubts
 from kernellab.record.derived import (
     DerivedResult,
     LimitJson,
@@ -27,14 +28,21 @@ class TimedResult:
     """A result, and the verdict of one pass in which it was timed."""
 
     result: DerivedResult
+    verdict: PassVerdict
     time: TimeVerdict
     trust: TrustVerdict
-    speedup: Speedups
-    limit: LimitJson | None
 
     @property
     def impl(self) -> str:
         return self.result["impl"]
+
+    @property
+    def speedup(self) -> Speedups:
+        return self.verdict["speedup"]
+
+    @property
+    def limit(self) -> LimitJson | None:
+        return self.verdict["limit"]
 
 
 def timed(result: DerivedResult, pass_verdict: PassVerdict) -> TimedResult | None:
@@ -42,7 +50,7 @@ def timed(result: DerivedResult, pass_verdict: PassVerdict) -> TimedResult | Non
     time, trust = pass_verdict["time"], pass_verdict["trust"]
     if time is None or trust is None:
         return None
-    return TimedResult(result, time, trust, pass_verdict["speedup"], pass_verdict["limit"])
+    return TimedResult(result, pass_verdict, time, trust)
 
 
 def timing_label(group: Sequence[DerivedResult]) -> str:
@@ -61,6 +69,18 @@ def timing_label(group: Sequence[DerivedResult]) -> str:
 def trust_notes(rows: list[TimedResult]) -> list[str]:
     """Why times cannot be trusted, each reason once."""
     return _join_notes(rows, [(row.impl, r["name"], r["detail"]) for row in rows for r in row.trust["reasons"]])
+
+
+def comparison_notes(rows: Sequence[TimedResult]) -> list[str]:
+    """Which comparisons cannot be trusted and why; or that they hold, where the times alone cannot be trusted."""
+    if comparisons_hold([row.verdict for row in rows]):
+        return [HOLD]
+    return [
+        f"{reason['name']} ({row.impl} over {speedup['over']}): {reason['detail']}"
+        for row in rows
+        for speedup in comparisons(row.verdict)
+        for reason in own_doubts(row.verdict, speedup)
+    ]
 
 
 def cross_check_notes(rows: list[TimedResult], pass_name: str) -> list[str]:
@@ -136,7 +156,7 @@ def spread_text(r: TimedResult) -> str:
 
 def over_baseline(r: TimedResult) -> str:
     speedup = r.speedup["baseline"]
-    return f"{numbers.times(speedup['median'])} {_interval(speedup)}" if speedup else ""
+    return f"{numbers.times(speedup['median'])} {_interval(r, speedup)}" if speedup else ""
 
 
 def over_fastest_other(r: TimedResult) -> str:
@@ -146,11 +166,12 @@ def over_fastest_other(r: TimedResult) -> str:
     unresolved = "too few rounds:" if too_few_rounds(r) else "not resolved:"
     phrases = {"same": "same as", "not resolved": unresolved}
     phrase = phrases.get(speedup["verdict"], numbers.times(speedup["median"]))
-    return f"{phrase} {speedup['over']} {_interval(speedup)}"
+    return f"{phrase} {speedup['over']} {_interval(r, speedup)}"
 
 
-def _interval(speedup: Speedup) -> str:
-    return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])})"
+def _interval(r: TimedResult, speedup: Speedup) -> str:
+    doubt = numbers.DOUBT if own_doubts(r.verdict, speedup) else ""
+    return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])}){doubt}"
 
 
 def too_few_rounds(r: TimedResult) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernellab.declaration.case import Case
 from kernellab.declaration.documents import CaseJson
 
+DOUBT = " ?"  # behind a number that is not trusted
 _ABOVE_CEILING = 1.1  # a measured ceiling that is exceeded by more than this was measured too low
 
 

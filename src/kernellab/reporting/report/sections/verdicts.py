@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from kernellab.record import verdict
+from kernellab.record.comparison_trust import own_doubts
 from kernellab.record.derived import DerivedRecord, DerivedResult, Speedup
 from kernellab.record.statuses import OK, UNKNOWN
 from kernellab.reporting.report.parts.section import Run, Section
@@ -102,8 +103,8 @@ def _times(row: times.TimedResult) -> list[Cell]:
     return [
         Cell(times.time_text(row), sort=time["median_us"]),
         Cell(times.spread_text(row), sort=half),
-        _speedup(speedup["baseline"]),
-        _speedup(speedup["fastest_other"]),
+        _speedup(row, speedup["baseline"]),
+        _speedup(row, speedup["fastest_other"]),
         Cell(times.rate_text(row), sort=rate),
         Cell(times.fraction_text(row), sort=fraction, remark=f"of {bound}" if fraction and bound else ""),
         Cell(trust["verdict"], "" if trust["verdict"] == "trusted" else "warn"),
@@ -112,15 +113,17 @@ def _times(row: times.TimedResult) -> list[Cell]:
     ]
 
 
-def _speedup(speedup: Speedup | None) -> Cell:
-    """`4.74×`, or `same` or `not resolved`; below it the other implementation and the interval."""
+def _speedup(row: times.TimedResult, speedup: Speedup | None) -> Cell:
+    """`4.74×`, or `same` or `not resolved`; below it the other implementation, the interval, and doubts."""
     if speedup is None:
         return Cell("")
     interval = f"{numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])}"
     tones: dict[str, Tone] = {"faster": "good", "slower": "bad"}
     tone = tones.get(speedup["verdict"], "faint")
     text = numbers.times(speedup["median"]) if speedup["verdict"] in tones else speedup["verdict"]
-    return Cell(text, tone, speedup["median"], f"{speedup['over']}, {interval}")
+    doubts = ", ".join(reason["name"] for reason in own_doubts(row.verdict, speedup))
+    remark = f"{speedup['over']}, {interval}"
+    return Cell(text, "warn" if doubts else tone, speedup["median"], f"{remark}, {doubts}" if doubts else remark)
 
 
 def _elements(result: DerivedResult) -> float:
