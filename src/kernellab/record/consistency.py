@@ -42,6 +42,9 @@ def _of_machine(machine: MachineJson) -> Iterator[str]:
     ceilings = machine.get("ceilings")
     if ceilings and not (ceilings["copy_gbps"] > 0 and all(rate > 0 for rate in ceilings["matmul_tflops"].values())):
         yield "machine.ceilings has a rate that is not above 0"
+    for rates in ceilings.get("matmul_by_clock", {}).values() if ceilings else ():
+        if not all(rate["tflops"] > 0 and rate["clock_mhz"] > 0 for rate in rates):
+            yield "machine.ceilings.matmul_by_clock has a number that is not above 0"
     gpu = machine.get("gpu")
     if gpu and gpu["sms"] < 1:
         yield "machine.gpu.sms is not above 0"

@@ -78,6 +78,8 @@ class LimitJson(TypedDict):
     fraction: Annotated[float | None, "the share of the limit that was reached"]
     gbps: Annotated[float | None, ""]
     tflops: Annotated[float | None, ""]
+    matmul_tflops: Annotated[float | None, "the measured matmul rate that it is compared with"]
+    clock_mhz: Annotated[float | None, "of the GPU while it was timed, where that is the rate at this clock"]
 
 
 class PassVerdict(TypedDict):

@@ -166,7 +166,7 @@ class _Group:
                 "baseline": self._speedup(mine, baseline),
                 "fastest_other": self._speedup(mine, fastest),
             },
-            "limit": _limit(result, pass_name, time, self.ceilings),
+            "limit": _limit(result, pass_name, mine, self.ceilings),
         }
 
     def _speedup(self, mine: TimedSeries | None, other: TimedSeries | None) -> Speedup | None:
@@ -250,13 +250,15 @@ def _build_s(result: Result, time: TimeVerdict | None) -> float | None:
 # The limit ---------------------------------------------------------------------------------------------
 
 
-def _limit(result: Result, pass_name: str, time: TimeVerdict | None, ceilings: Ceilings | None) -> LimitJson | None:
+def _limit(result: Result, pass_name: str, timed: TimedSeries | None, ceilings: Ceilings | None) -> LimitJson | None:
     """How close an implementation comes to the machine's measured ceilings."""
     cost = result["cost"].get(pass_name)
     if cost is None:
         return None
-    median_us = time["median_us"] if time is not None and is_duration(time["timer"]) else None
-    return cast(LimitJson, asdict(roofline(cost, result["case"]["dtype"], median_us, ceilings)))
+    dtype = result["case"]["dtype"]
+    if timed is None or not is_duration(timed.entry["timer"]):
+        return cast(LimitJson, asdict(roofline(cost, dtype, None, ceilings)))
+    return cast(LimitJson, asdict(roofline(cost, dtype, timed.time["median_us"], ceilings, timed.clock_mhz)))
 
 
 # The regime --------------------------------------------------------------------------------------------

@@ -128,8 +128,8 @@ class Measured:
         """How many times as fast each pass is as another choice's."""
         speeds = {}
         for name, mine, theirs in zip(PASSES, chosen, other, strict=True):
-            timed, other = self._times.get((name, mine)), self._times.get((name, theirs))
-            ratio = timed.over(other) if timed and other else None
+            my_times, their_times = (self._times.get((name, impl)) for impl in (mine, theirs))
+            ratio = my_times.over(their_times) if my_times and their_times else None
             if ratio is not None:
                 speeds[name] = 1.0 if mine == theirs else ratio["median"]
         return speeds
