@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass
 
 from kernellab.declaration.documents import CostJson
-from kernellab.machine.description import Ceilings
+from kernellab.machine.description import Ceilings, MatmulRate
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def matmul_rate(ceilings: Ceilings, dtype: str, clock_mhz: float | None) -> tupl
 
     Between two clocks at which the rate was measured it is interpolated, beyond them it is proportional to the clock.
     """
-    measured = sorted(ceilings.get("matmul_by_clock", {}).get(dtype, ()), key=lambda rate: rate["clock_mhz"])
+    measured = _rates_by_clock(ceilings, dtype)
     if not measured or not clock_mhz:
         return ceilings["matmul_tflops"].get(dtype), None
     for low, high in itertools.pairwise(measured):
@@ -72,6 +72,19 @@ def matmul_rate(ceilings: Ceilings, dtype: str, clock_mhz: float | None) -> tupl
             return low["tflops"] + share * (high["tflops"] - low["tflops"]), clock_mhz
     nearest = min(measured, key=lambda rate: abs(rate["clock_mhz"] - clock_mhz))
     return nearest["tflops"] * clock_mhz / nearest["clock_mhz"], clock_mhz
+
+
+def matmul_limits(ceilings: Ceilings, dtype: str) -> dict[str, float]:
+    """The matmul rates to draw, in TFLOP/s by name: one for each power state whose clock differs from the others'."""
+    rates = {f"{rate['clock_mhz']:.0f} MHz": rate["tflops"] for rate in _rates_by_clock(ceilings, dtype)}
+    if len(rates) > 1:
+        return {f"{dtype} limit at {clock}, measured": tflops for clock, tflops in rates.items()}
+    tflops = ceilings["matmul_tflops"].get(dtype)
+    return {f"{dtype} limit, measured": tflops} if tflops else {}
+
+
+def _rates_by_clock(ceilings: Ceilings, dtype: str) -> list[MatmulRate]:
+    return sorted(ceilings.get("matmul_by_clock", {}).get(dtype, ()), key=lambda rate: rate["clock_mhz"])
 
 
 def _roofs_us(

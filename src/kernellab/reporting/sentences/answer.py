@@ -175,6 +175,8 @@ def _fastest_line(group: Sequence[DerivedResult]) -> str | None:
     if limit and limit["fraction"]:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
+        if limit["bound"] == "matmul" and limit["clock_mhz"]:
+            claim += f" at {limit['clock_mhz']:.0f} MHz"
         claim += numbers.ceiling_doubt(limit["fraction"])
     claim += _state(best)
     return f"{best.result['op']} {numbers.case_label(best.result['case'])}{timing_label(group)}: {claim}."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kernellab.machine.description import Ceilings
 from kernellab.record.comparison_trust import HOLD, comparisons, comparisons_hold, own_doubts
 from kernellab.record.derived import (
     DerivedResult,
@@ -21,6 +22,8 @@ from kernellab.reporting.text.table import Column, Row, Table
 from kernellab.stats.intervals import FEWEST
 from kernellab.timing.timer import WARM
 from kernellab.timing.timers import default_timer
+
+_SAME_RATE = 0.01  # matmul rates that differ by less are not told apart
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,23 @@ def comparison_notes(rows: Sequence[TimedResult]) -> list[str]:
         for speedup in comparisons(row.verdict)
         for reason in own_doubts(row.verdict, speedup)
     ]
+
+
+def limit_notes(rows: Sequence[TimedResult], ceilings: Ceilings | None) -> list[str]:
+    """With which matmul rate times were compared, where it is not that at the highest clock."""
+    limits = [row.limit for row in rows if row.limit and row.limit["bound"] == "matmul"]
+    rates = [limit["matmul_tflops"] for limit in limits if limit["matmul_tflops"]]
+    clocks = [limit["clock_mhz"] for limit in limits if limit["clock_mhz"]]
+    highest = ceilings["matmul_tflops"].get(rows[0].result["case"]["dtype"]) if ceilings and rows else None
+    if not clocks or not highest or all(abs(rate - highest) <= _SAME_RATE * highest for rate in rates):
+        return []
+    compared = f"{_range(rates, numbers.digits)} TFLOP/s at {_range(clocks, '{:.0f}'.format)} MHz"
+    return [f"of matmul: of the rate at the clock while timing, {compared}; after a pause it is {highest:.4g}"]
+
+
+def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low}–{high}"
 
 
 def cross_check_notes(rows: list[TimedResult], pass_name: str) -> list[str]:
