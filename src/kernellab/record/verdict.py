@@ -21,6 +21,7 @@ from kernellab.record.derived import (
     DerivedRecord,
     LimitJson,
     PassVerdict,
+    ReasonJson,
     RegimeJson,
     Speedup,
     TimeVerdict,
@@ -32,6 +33,8 @@ from kernellab.record.timed_series import TimedSeries, timed_series
 from kernellab.timing.timers import TIMERS, default_timer, is_duration
 
 RULES = 7
+HOLD = "comparisons hold: in every round both sides were affected alike"
+_STATES = ("throttled", "clock-moved", "unsteady")  # reasons against times that comparisons may withstand
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 
 _AnyResult = TypeVar("_AnyResult", bound=Result)
@@ -259,6 +262,28 @@ def _limit(result: Result, pass_name: str, timed: TimedSeries | None, ceilings: 
     if timed is None or not is_duration(timed.entry["timer"]):
         return cast(LimitJson, asdict(roofline(cost, dtype, None, ceilings)))
     return cast(LimitJson, asdict(roofline(cost, dtype, timed.time["median_us"], ceilings, timed.clock_mhz)))
+
+
+# The trust of comparisons -----------------------------------------------------------------------------
+
+
+def comparisons(verdict: PassVerdict) -> list[Speedup]:
+    """The comparisons of an implementation, with each other one once."""
+    speedups = (verdict["speedup"]["baseline"], verdict["speedup"]["fastest_other"])
+    return list({speedup["over"]: speedup for speedup in speedups if speedup}.values())
+
+
+def own_doubts(verdict: PassVerdict, speedup: Speedup) -> list[ReasonJson]:
+    """The reasons against a comparison that are not reasons against the time too."""
+    of_time = {reason["name"] for reason in verdict["trust"]["reasons"]} if verdict["trust"] else set()
+    return [reason for reason in speedup["trust"]["reasons"] if reason["name"] not in of_time]
+
+
+def comparisons_hold(verdicts: Sequence[PassVerdict]) -> bool:
+    """Whether the state of the machine makes times uncertain, and none of the comparisons."""
+    moved = any(reason["name"] in _STATES for v in verdicts if v["trust"] for reason in v["trust"]["reasons"])
+    trusts = [speedup["trust"]["verdict"] for verdict in verdicts for speedup in comparisons(verdict)]
+    return moved and bool(trusts) and all(trust == "trusted" for trust in trusts)
 
 
 # The regime --------------------------------------------------------------------------------------------

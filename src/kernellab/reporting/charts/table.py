@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kernellab.base.text import share_text
-from kernellab.record.comparison_trust import HOLD, comparisons_hold
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.statuses import OK, RIGHT
+from kernellab.record.verdict import HOLD, comparisons_hold
 from kernellab.reporting.charts.series import Sweep
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_table, split_columns

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from kernellab.base.text import share_text
 from kernellab.record import verdict
-from kernellab.record.comparison_trust import comparisons, own_doubts
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.statuses import IMPRECISE, OK, RIGHT, UNKNOWN, worst
+from kernellab.record.verdict import comparisons, own_doubts
 from kernellab.reporting.charts import series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.sentences import battery, sanitizer

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernellab.machine.description import Ceilings
-from kernellab.record.comparison_trust import HOLD, comparisons, comparisons_hold, own_doubts
 from kernellab.record.derived import (
     DerivedResult,
     LimitJson,
@@ -17,6 +16,7 @@ from kernellab.record.derived import (
     TimeVerdict,
     TrustVerdict,
 )
+from kernellab.record.verdict import HOLD, comparisons, comparisons_hold, own_doubts
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table
 from kernellab.stats.intervals import FEWEST

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from kernellab.record import verdict
-from kernellab.record.comparison_trust import own_doubts
 from kernellab.record.derived import DerivedRecord, DerivedResult, Speedup
 from kernellab.record.statuses import OK, UNKNOWN
+from kernellab.record.verdict import own_doubts
 from kernellab.reporting.report.parts.section import Run, Section
 from kernellab.reporting.report.parts.table import Cell, Column, Table, Tone, status_tone
 from kernellab.reporting.sentences import times
