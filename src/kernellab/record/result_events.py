@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kernellab.activity.documents import CallActivity, KernelLaunch, OperatorTraffic
 from kernellab.declaration.documents import CostJson
+from kernellab.energy.documents import EnergyJson
 from kernellab.record.event import CaseEvent, ImplEvent
 from kernellab.record.schema import (
     BuiltJson,
@@ -151,6 +152,18 @@ class SeriesTimed(SeriesEvent, name="timed"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnergyMeasured(SeriesEvent, name="energy"):
+    """The energy of calls, by implementation, or why it was not measured."""
+
+    energy: dict[str, EnergyJson]
+
+    def fold(self, record: Record) -> None:
+        for result in self.results(record):
+            if result["impl"] in self.energy:
+                series_of(result, self.series)["energy"] = self.energy[result["impl"]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TimeCrossChecked(ImplEvent, name="cross-check"):
     """The parent compared a series of an implementation with its own clock."""
 
@@ -198,6 +211,7 @@ class ImplFailed(ImplEvent, name="fault"):
             times["status"], times["reason"], times["samples_us"], times["rounds"] = self.status, self.reason, [], []
             times.pop("before", None)
             times.pop("clocks_mhz", None)
+            times.pop("energy", None)
             if self.needed_bytes is not None:
                 times["needed_bytes"] = self.needed_bytes
 

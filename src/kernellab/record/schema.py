@@ -12,6 +12,7 @@ from kernellab.activity.documents import CallActivity, CompileJson, KernelLaunch
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson, PeerLibraryJson
+from kernellab.energy.documents import EnergyJson
 from kernellab.machine.description import Ceilings, EnvironmentJson, Peaks
 
 SCHEMA = 3  # the version of this format
@@ -202,6 +203,7 @@ class TimeSeries(SeriesJson):
     steady: NotRequired[Annotated[bool | None, "whether the warm-up reached a steady time"]]
     telemetry: NotRequired[Annotated[Telemetry | None, "clock, power and neighbours while timing, by column"]]
     needed_bytes: NotRequired[Annotated[int | None, "memory that was missing, for `oom`"]]
+    energy: NotRequired[Annotated[EnergyJson, "after `--energy`, of the main series of a pass"]]
     cross_check: NotRequired[Annotated[CrossCheckJson, "by a clock outside the worker"]]
 
 

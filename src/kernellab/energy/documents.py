@@ -1,0 +1,28 @@
+"""The JSON of an energy measurement, as records hold it."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+
+class EnergyJson(TypedDict):
+    """Energy per call of an implementation, in blocks of calls in a row. Idle power is not subtracted.
+
+    Lists have one value for each block; `joules` is empty where it was not measured.
+    """
+
+    status: Annotated[str, "`ok` or `skipped`"]
+    reason: Annotated[str | None, "why it was not measured"]
+    counter: Annotated[str | None, "`nvml`, or `rapl` on a CPU"]
+    joules: Annotated[list[float], "per call"]
+    blocks: Annotated[list[int], "the number of each block: implementations have one each with the same number"]
+    us: Annotated[list[float], "microseconds per call"]
+    watts: Annotated[list[float], "mean power"]
+    clocks_mhz: Annotated[list[float | None], "on a GPU: the SM clock"]
+    seconds: Annotated[list[float], "length of the block"]
+    resolution: Annotated[list[float], "share of the energy by which the counter's steps make it uncertain"]
+    step_s: Annotated[float | None, "seconds between two steps of the counter, measured"]
+    lead_s: Annotated[float | None, "seconds of calls before each block, in which the counter follows the power"]
+    idle_w: Annotated[float | None, "power of the device without work, before the blocks"]
+    sets_bytes: Annotated[int | None, "size of all input sets, through which the calls go in turn"]
+    contended: Annotated[str | None, "which other processes used the device meanwhile"]
