@@ -1,4 +1,4 @@
-"""The JSON of an energy measurement, as records hold it."""
+"""The JSON of an energy measurement as records hold it, and of the verdicts on it."""
 
 from __future__ import annotations
 
@@ -26,3 +26,35 @@ class EnergyJson(TypedDict):
     idle_w: Annotated[float | None, "power of the device without work, before the blocks"]
     sets_bytes: Annotated[int | None, "size of all input sets, through which the calls go in turn"]
     contended: Annotated[str | None, "which other processes used the device meanwhile"]
+
+
+class EnergyVerdict(TypedDict):
+    """The energy of a call, medians over blocks."""
+
+    counter: Annotated[str | None, "`nvml` or `rapl`"]
+    median_j: Annotated[float, "joules per call, idle power included"]
+    low_j: Annotated[float, "of the 99 % interval"]
+    high_j: Annotated[float, ""]
+    blocks: Annotated[int, ""]
+    us: Annotated[float, "time per call in the blocks: calls in a row, in their own power state"]
+    watts: Annotated[float, "mean power in the blocks"]
+    clock_mhz: Annotated[float | None, "on a GPU: the SM clock in the blocks"]
+    idle_share: Annotated[float | None, "share of the energy that the idle device would have taken"]
+    contended: Annotated[str | None, "which other processes used the device meanwhile: then nothing is resolved"]
+
+
+class EnergyRatio(TypedDict):
+    """The energy of a call relative to that of another implementation's, from paired blocks."""
+
+    over: Annotated[str, "the other implementation"]
+    median: Annotated[float, "0.8 is 20 % less"]
+    low: Annotated[float, "of the 99 % interval"]
+    high: Annotated[float, ""]
+    verdict: Annotated[str, "`less`, `more`, `same` or `not resolved`"]
+
+
+class EnergyRatios(TypedDict):
+    """Energy relative to the implementations that speed-ups are given over."""
+
+    baseline: Annotated[EnergyRatio | None, ""]
+    fastest_other: Annotated[EnergyRatio | None, ""]

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from kernellab.energy.documents import EnergyJson
 from kernellab.record.schema import MachineJson, Record, Result, TimeSeries
 
 MOST_RESULTS = 20_000
@@ -75,3 +76,16 @@ def _of_series(series: TimeSeries) -> Iterator[str]:
             yield f" has {len(values)} values of `{name}` and {rounds} rounds"
     if any(clock is not None and clock < 0 for clock in series.get("clocks_mhz", ())):
         yield " has a clock below 0"
+    energy = series.get("energy")
+    if energy:
+        yield from _of_energy(energy)
+
+
+def _of_energy(energy: EnergyJson) -> Iterator[str]:
+    lists = (energy["joules"], energy["blocks"], energy["us"], energy["watts"], energy["clocks_mhz"])
+    if len({len(values) for values in lists}) > 1:
+        yield ".energy has lists of different lengths"
+    if any(value <= 0 for values in (energy["joules"], energy["us"], energy["watts"]) for value in values):
+        yield ".energy has a number that is not above 0"
+    if len(set(energy["blocks"])) < len(energy["blocks"]):
+        yield ".energy has a block twice"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypedDict
 
+from kernellab.energy.documents import EnergyRatios, EnergyVerdict
 from kernellab.findings.document import ExplainFinding
 from kernellab.record.batteries import BatterySummary
 from kernellab.record.schema import Record, Result
@@ -89,6 +90,8 @@ class PassVerdict(TypedDict):
     trust: Annotated[TrustVerdict | None, "of the time"]
     power: Annotated[PowerJson | None, "on a GPU"]
     speedup: Annotated[Speedups, ""]
+    energy: Annotated[EnergyVerdict | None, "after `--energy`"]
+    energy_ratio: Annotated[EnergyRatios, "relative to the same implementations as `speedup`"]
     limit: Annotated[LimitJson | None, "the [roofline](roofline.md)"]
 
 

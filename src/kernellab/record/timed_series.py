@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TypeVar, cast
 
+from kernellab.energy.documents import EnergyJson
 from kernellab.record.derived import PowerJson, Speedup, TimeVerdict, TrustVerdict
 from kernellab.record.result_events import is_series
 from kernellab.record.schema import Result, SeriesJson, TimeSeries
@@ -20,9 +21,12 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class TimedSeries:
+    """`energy`: that of the same pass, which may have been measured beside another series."""
+
     impl: str
     device: str
     entry: TimeSeries
+    energy: EnergyJson | None = None
 
     @cached_property
     def rounds_us(self) -> dict[int, float]:
@@ -115,7 +119,11 @@ class TimedSeries:
 def timed_series(result: Result, series: SeriesJson) -> TimedSeries | None:
     """An implementation's samples in a series, if it has any."""
     entry = next((entry for entry in result["times"] if entry["samples_us"] and is_series(entry, series)), None)
-    return None if entry is None else TimedSeries(result["impl"], result["case"]["device"], entry)
+    if entry is None:
+        return None
+    energies = (other.get("energy") for other in result["times"] if other["pass"] == series["pass"])
+    energy = next((energy for energy in energies if energy is not None), None)
+    return TimedSeries(result["impl"], result["case"]["device"], entry, energy)
 
 
 def time_of(entry: TimeSeries) -> TimeVerdict:

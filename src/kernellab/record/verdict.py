@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TypeVar, cast
 
+from kernellab.energy.documents import EnergyRatio
+from kernellab.energy.verdicts import compare_energy, energy_of
 from kernellab.gpumodel.plausibility import why_implausible
 from kernellab.gpumodel.regime import NEAR_LIMIT, is_cache_resident, is_launch_bound
 from kernellab.gpumodel.roofline import roofline
@@ -119,6 +121,8 @@ class _Group:
             "trust": main["trust"],
             "power": main["power"],
             "speedup": main["speedup"],
+            "energy": main["energy"],
+            "energy_ratio": main["energy_ratio"],
             "limit": main["limit"],
             "timing": None if timed or status_at_case not in statuses.RIGHT else _why_untimed(result),
             "build_s": _build_s(result, main["time"]),
@@ -169,12 +173,22 @@ class _Group:
                 "baseline": self._speedup(mine, baseline),
                 "fastest_other": self._speedup(mine, fastest),
             },
+            "energy": energy_of(mine.energy) if mine else None,
+            "energy_ratio": {
+                "baseline": self._energy_ratio(mine, baseline),
+                "fastest_other": self._energy_ratio(mine, fastest),
+            },
             "limit": _limit(result, pass_name, mine, self.ceilings),
         }
 
     def _speedup(self, mine: TimedSeries | None, other: TimedSeries | None) -> Speedup | None:
         """How many times as fast as another implementation, from the rounds both were in."""
         return None if mine is None or other is None or other is mine else mine.over(other)
+
+    def _energy_ratio(self, mine: TimedSeries | None, other: TimedSeries | None) -> EnergyRatio | None:
+        if mine is None or other is None or other is mine:
+            return None
+        return compare_energy(mine.energy, other.energy, other.impl)
 
 
 # Status ------------------------------------------------------------------------------------------------

@@ -14,7 +14,15 @@ from kernellab.reporting.charts import series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.sentences import battery, sanitizer
 from kernellab.reporting.sentences.statuses import BAD, is_right_here
-from kernellab.reporting.sentences.times import TimedResult, draws, time_text, timed, timing_label, too_few_rounds
+from kernellab.reporting.sentences.times import (
+    TimedResult,
+    draws,
+    energy_difference,
+    time_text,
+    timed,
+    timing_label,
+    too_few_rounds,
+)
 from kernellab.reporting.text import numbers
 
 
@@ -170,6 +178,7 @@ def _fastest_line(group: Sequence[DerivedResult]) -> str | None:
         rounds = numbers.count(best.time["rounds"], "round")
         problem = f"cannot be resolved with {rounds}" if too_few_rounds(best) else "is not resolved"
         claim = f"{best.impl} leads, but its lead over {rival['over']} {problem}"
+    claim += _energy(best)
     if baseline and rival and baseline["over"] != rival["over"]:
         claim += f"; {numbers.times(baseline['median'])} as fast as {baseline['over']}"
     if limit and limit["fraction"]:
@@ -180,6 +189,20 @@ def _fastest_line(group: Sequence[DerivedResult]) -> str | None:
         claim += numbers.ceiling_doubt(limit["fraction"])
     claim += _state(best)
     return f"{best.result['op']} {numbers.case_label(best.result['case'])}{timing_label(group)}: {claim}."
+
+
+def _energy(row: TimedResult) -> str:
+    """`, with 20 % less energy`, where that is resolved; of an implementation alone its energy."""
+    energy, rival = row.verdict["energy"], row.speedup["fastest_other"]
+    ratio = row.verdict["energy_ratio"]["fastest_other"]
+    if energy is None:
+        return ""
+    if rival is None:
+        return f" and {numbers.energy(energy['median_j'])}"
+    difference = energy_difference(ratio)
+    if difference is None:
+        return ""
+    return f", {row.impl} with {difference}" if rival["verdict"] == "same" else f", with {difference}"
 
 
 def _state(row: TimedResult) -> str:

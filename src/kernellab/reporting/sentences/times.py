@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kernellab.energy.documents import EnergyRatio
+from kernellab.energy.verdicts import obstacles
 from kernellab.machine.description import Ceilings
 from kernellab.record.derived import (
     DerivedResult,
@@ -20,6 +22,7 @@ from kernellab.record.verdict import HOLD, comparisons, comparisons_hold, own_do
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table
 from kernellab.stats.intervals import FEWEST
+from kernellab.stats.trust import percent
 from kernellab.timing.timer import WARM
 from kernellab.timing.timers import default_timer
 
@@ -158,6 +161,8 @@ def time_columns(rows: Sequence[TimedResult]) -> list[TimeColumn]:
         columns.append(TimeColumn(f"over {baselines[0]}", over_baseline, drop=1, align="left"))
     if len(rows) > 1:
         columns.append(TimeColumn("over the fastest other", over_fastest_other, drop=3, align="left"))
+    if any(r.verdict["energy"] for r in rows):
+        columns.append(TimeColumn("energy", energy_text))
     columns.append(TimeColumn("rate", rate_text, drop=2))
     if bounds and bounds[0]:
         columns.append(TimeColumn("of copy" if bounds[0] == "memory" else "of matmul", fraction_text))
@@ -192,6 +197,34 @@ def over_fastest_other(r: TimedResult) -> str:
 def _interval(r: TimedResult, speedup: Speedup) -> str:
     doubt = numbers.DOUBT if own_doubts(r.verdict, speedup) else ""
     return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])}){doubt}"
+
+
+def energy_text(r: TimedResult) -> str:
+    """`412 mJ ±0.4 %`."""
+    energy = r.verdict["energy"]
+    if energy is None:
+        return ""
+    spread = numbers.spread(energy["median_j"], energy["low_j"], energy["high_j"])
+    return f"{numbers.energy(energy['median_j'])} {spread}"
+
+
+def energy_difference(ratio: EnergyRatio | None) -> str | None:
+    """`20 % less energy`; None where no difference is resolved."""
+    if ratio is None or ratio["verdict"] not in ("less", "more"):
+        return None
+    return f"{percent(abs(ratio['median'] - 1))} {ratio['verdict']} energy"
+
+
+def energy_notes(rows: Sequence[TimedResult], pass_name: str) -> list[str]:
+    """Why the energy of implementations is not known, or not comparable: each reason once."""
+    notes = []
+    for row in rows:
+        entries = [entry.get("energy") for entry in row.result["times"] if entry["pass"] == pass_name]
+        notes += [(row.impl, "energy is not measured", reason) for reason in obstacles(entries)]
+        energy = row.verdict["energy"]
+        if energy and energy["contended"]:
+            notes.append((row.impl, "energies are not compared", energy["contended"]))
+    return _join_notes(list(rows), notes)
 
 
 def too_few_rounds(r: TimedResult) -> bool:

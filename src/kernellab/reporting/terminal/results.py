@@ -17,6 +17,7 @@ from kernellab.reporting.sentences.statuses import is_right_here, notes, status_
 from kernellab.reporting.sentences.times import (
     comparison_notes,
     cross_check_notes,
+    energy_notes,
     limit_notes,
     time_table,
     timed,
@@ -82,7 +83,8 @@ def show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, 
             _print_wrapped([Text(line, style="yellow")], out)
         for line in comparison_notes(rows):
             _print_wrapped([Text(line, style="yellow")], out)
-        for line in (*limit_notes(rows, record["machine"].get("ceilings")), *cross_check_notes(rows, pass_name)):
+        remarks = [*limit_notes(rows, record["machine"].get("ceilings")), *energy_notes(rows, pass_name)]
+        for line in (*remarks, *cross_check_notes(rows, pass_name)):
             _print_wrapped([Text(line, style="dim")], out)
     panel.show(group, out)
     width = max(len(r["impl"]) for r in group)

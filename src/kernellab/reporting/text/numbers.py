@@ -17,6 +17,14 @@ def duration(us: float) -> str:
     return f"{digits(us * 1e-6)} s"
 
 
+def energy(joules: float) -> str:
+    """Joules with a unit that keeps three or four digits: `812 µJ`, `38.2 mJ`, `1.31 J`."""
+    for limit, factor, unit in ((1e-3, 1e6, "µJ"), (1.0, 1e3, "mJ")):
+        if joules < limit:
+            return f"{digits(joules * factor)} {unit}"
+    return f"{digits(joules)} J"
+
+
 def digits(value: float) -> str:
     """Four significant digits below ten thousand, no exponent."""
     if value >= 1000:

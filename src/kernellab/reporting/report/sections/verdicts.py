@@ -30,6 +30,7 @@ _COLUMNS = (
     Column("99 %", numeric=True),
     Column("over the baseline", numeric=True),
     Column("over the fastest other", numeric=True),
+    Column("energy", numeric=True),
     Column("rate", numeric=True),
     Column("of the limit", numeric=True),
     Column("trust", filter="trust"),
@@ -73,7 +74,7 @@ def _group_rows(group: Sequence[DerivedResult]) -> list[list[Cell]]:
             rows.append([*head, Cell(pass_name), status, *_times(row)])
     for result in untimed.values():
         head, status = _head(result)
-        rows.append([*head, Cell(_NO_PASS, "faint"), status, *[Cell("")] * 7, _error(result), Cell("")])
+        rows.append([*head, Cell(_NO_PASS, "faint"), status, *[Cell("")] * 8, _error(result), Cell("")])
     return rows
 
 
@@ -105,6 +106,7 @@ def _times(row: times.TimedResult) -> list[Cell]:
         Cell(times.spread_text(row), sort=half),
         _speedup(row, speedup["baseline"]),
         _speedup(row, speedup["fastest_other"]),
+        _energy(row),
         Cell(times.rate_text(row), sort=rate),
         Cell(times.fraction_text(row), sort=fraction, remark=f"of {bound}" if fraction and bound else ""),
         Cell(trust["verdict"], "" if trust["verdict"] == "trusted" else "warn"),
@@ -124,6 +126,14 @@ def _speedup(row: times.TimedResult, speedup: Speedup | None) -> Cell:
     doubts = ", ".join(reason["name"] for reason in own_doubts(row.verdict, speedup))
     remark = f"{speedup['over']}, {interval}"
     return Cell(text, "warn" if doubts else tone, speedup["median"], f"{remark}, {doubts}" if doubts else remark)
+
+
+def _energy(row: times.TimedResult) -> Cell:
+    """`412 mJ ±0.4 %`; below it the difference to the fastest other implementation, where it is resolved."""
+    energy, ratio = row.verdict["energy"], row.verdict["energy_ratio"]["fastest_other"]
+    difference = times.energy_difference(ratio)
+    remark = f"{difference} than {ratio['over']}" if ratio and difference else ""
+    return Cell(times.energy_text(row), sort=energy["median_j"] if energy else None, remark=remark)
 
 
 def _elements(result: DerivedResult) -> float:
