@@ -234,6 +234,20 @@ def test_times_that_cannot_be_trusted_are_warned_of_and_marked():
     assert any(warning.startswith("1 time before cannot be trusted: ") for warning in comparison.warnings)
 
 
+def test_times_of_different_power_states_are_warned_of():
+    def at(clock_mhz):
+        timed = result("f", STEADY)
+        timed["case"]["device"] = "cuda"
+        timed["times"][0]["telemetry"] = {"sm_mhz": [clock_mhz] * 9, "throttle": [[]] * 9}
+        return run(timed)
+
+    assert compared(at(1980.0), at(1950.0)).warnings == []
+    comparison = compared(at(1980.0), at(1530.0))
+    expected = "1 time at another clock of the GPU, 1980 MHz before and 1530 MHz after for f f: "
+    assert any(warning.startswith(expected) for warning in comparison.warnings)
+    assert to_json(comparison)["pairs"][0]["clock_after_mhz"] == 1530.0
+
+
 def test_another_choice_of_an_autotuner_is_marked():
     def tuned(block):
         built = {"seconds": 1.0, "tuned": [{"kernel": "k", "config": {"BLOCK": block}}]}

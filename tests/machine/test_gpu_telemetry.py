@@ -18,6 +18,7 @@ def test_a_gpu_sample_has_everything(nvml):
         "sm_mhz": 1980.0,
         "mem_mhz": 3201.0,
         "power_w": 412.5,
+        "limit_w": 700.0,
         "temp_c": 41.0,
         "throttle": ["sw-power-cap"],
         "notes": ["gpu-idle"],
@@ -38,6 +39,7 @@ def test_every_throttle_reason_has_a_name_and_settings_are_not_throttling(nvml):
     [
         ("nvmlDeviceGetClockInfo", {"sm_mhz", "mem_mhz"}),
         ("nvmlDeviceGetPowerUsage", {"power_w"}),
+        ("nvmlDeviceGetEnforcedPowerLimit", {"limit_w"}),
         ("nvmlDeviceGetTemperatureV", {"temp_c"}),
         ("nvmlDeviceGetCurrentClocksEventReasons", {"throttle", "notes"}),
         ("nvmlDeviceGetUtilizationRates", {"util"}),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-GPU_KEYS = {"sm_mhz", "mem_mhz", "power_w", "temp_c", "throttle", "notes", "util", "others"}
+GPU_KEYS = {"sm_mhz", "mem_mhz", "power_w", "limit_w", "temp_c", "throttle", "notes", "util", "others"}
 
 
 class Refused(Exception):
@@ -43,6 +43,9 @@ class FakeNvml:
 
     def nvmlDeviceGetPowerUsage(self, handle):
         return 412_500
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        return 700_000
 
     def nvmlDeviceGetTemperatureV(self, handle, sensor):
         return 41

@@ -49,3 +49,6 @@ class NoGuard:
 
     def clock_mhz(self):
         return None
+
+    def burst_clock_mhz(self):
+        return None

@@ -3,6 +3,7 @@
 import pytest
 
 from kernellab.record import verdict
+from kernellab.record.timed_series import TimedSeries
 from kernellab.tuning.winners import Measured, Pair
 from support.records import record, result
 
@@ -94,8 +95,9 @@ def test_a_shipped_choice_that_was_not_timed_stays():
 
 def test_a_certain_saving_is_what_the_verdict_calls_faster():
     for noise in (0.0, 0.02, 0.2):
-        mine, theirs = series("forward", 95, noise), series("forward", 100)
-        low, high = verdict.saved_us(mine, theirs)
-        assert (low > 0) == (verdict.compare(mine, theirs)["verdict"] == "faster")
+        mine = TimedSeries("mine", "cpu", series("forward", 95, noise))
+        theirs = TimedSeries("theirs", "cpu", series("forward", 100))
+        low, high = mine.saved_us(theirs)
+        assert (low > 0) == (mine.over(theirs)["verdict"] == "faster")
         assert low <= 100 - 95 * (1 + noise) <= high or noise == 0.0
-    assert verdict.saved_us({**mine, "samples_us": [1.0], "rounds": [0]}, theirs) is None
+    assert TimedSeries("short", "cpu", {**mine.entry, "samples_us": [1.0], "rounds": [0]}).saved_us(theirs) is None

@@ -38,6 +38,7 @@ def add_options(parser: Parser) -> None:
     )
     group.add_argument("--timer", metavar="T", help=timer_help())
     group.add_argument("--cache", metavar="C", help="cold, warm, or cold,warm (default cold)")
+    group.add_argument("--energy", action="store_true", help="also measure the energy of a call, where a counter is")
     group.add_argument("--panel", action="store_true", help="all timers side by side, and what limits the speed")
     group.add_argument("--pin", metavar="RUN", help="use what Triton's autotuners chose in an earlier run")
     group.add_argument("--only-times", action="store_true", help="measure no ceilings and run no profiler")
@@ -57,8 +58,14 @@ def read_settings(args: argparse.Namespace) -> Settings:
         raise UserError(
             f"--only-times leaves out the profiler, which --panel and these timers need: {', '.join(profiled)}"
         )
+    if args.energy and args.timer and set(split_commas(args.timer)) <= set(profiled):
+        raise UserError("--energy is measured after rounds, and these timers have none: add one that has, events")
     settings = dataclasses.replace(
-        settings, panel=args.panel, only_times=args.only_times, refresh_ceilings=args.refresh_ceilings
+        settings,
+        panel=args.panel,
+        only_times=args.only_times,
+        refresh_ceilings=args.refresh_ceilings,
+        energy=args.energy,
     )
     if args.precision is not None:
         settings = dataclasses.replace(settings, precision=parse_precision(args.precision))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernellab.base.errors import UserError
@@ -21,7 +22,7 @@ from kernellab.comparison.run_variation import (
 from kernellab.comparison.side import Side, refuse_empty
 from kernellab.comparison.statuses import SideStatus, StatusChange, status_change, worst_status
 from kernellab.machine.variation import Variation, load_variation, published_variation
-from kernellab.record.derived import DerivedResult
+from kernellab.record.derived import DerivedResult, PassVerdict
 from kernellab.record.schema import TimeSeries
 from kernellab.record.verdict import main_series
 from kernellab.stats.intervals import PRECISION
@@ -241,6 +242,8 @@ def _candidates(before: Sequence[DerivedResult], after: Sequence[DerivedResult],
             trust_before=_trust(before, series),
             trust_after=_trust(after, series),
             tuned_differently=_tuned(before) != _tuned(after),
+            clock_before_mhz=_clock_mhz(before, series),
+            clock_after_mhz=_clock_mhz(after, series),
         )
         candidates.append(_Candidate(pair, estimate(times_before, times_after, variation)))
     return candidates
@@ -270,13 +273,27 @@ def _series(series: TimeSeries) -> _Series:
     return series["pass"], series["timer"], series["cache"]
 
 
-def _trust(results: Sequence[DerivedResult], series: _Series) -> str:
-    """`trusted`, or the reasons against any run; empty where the series is not the main one, which alone is judged."""
-    names: list[str] = []
+def _main_verdicts(results: Sequence[DerivedResult], series: _Series) -> Iterator[PassVerdict]:
+    """The verdicts on a series in the runs of a side; none where it is not the main one, which alone is judged."""
     for result in results:
         verdict = result["derived"]["passes"].get(series[0])
         main = main_series([result], series[0])
-        if verdict and verdict["trust"] and (main["timer"], main["cache"]) == series[1:]:
+        if verdict and (main["timer"], main["cache"]) == series[1:]:
+            yield verdict
+
+
+def _clock_mhz(results: Sequence[DerivedResult], series: _Series) -> float | None:
+    """The clock of the GPU while a series was timed, the median over the runs of a side."""
+    powers = [verdict["power"] for verdict in _main_verdicts(results, series)]
+    clocks = [power["clock_mhz"] for power in powers if power is not None and power["clock_mhz"] is not None]
+    return statistics.median(clocks) if clocks else None
+
+
+def _trust(results: Sequence[DerivedResult], series: _Series) -> str:
+    """`trusted`, or the reasons against any run; empty where it was not judged."""
+    names: list[str] = []
+    for verdict in _main_verdicts(results, series):
+        if verdict["trust"]:
             names += verdict["trust"]["verdict"].split(", ")
     reasons = [name for name in dict.fromkeys(names) if name != "trusted"]
     return ", ".join(reasons) or ("trusted" if names else "")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kernellab.base.text import plural
 from kernellab.comparison.pairs import Pair
 from kernellab.comparison.side import Side
+from kernellab.stats.trust import CLOCK_MOVED
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,11 @@ def _warnings(before: Side, after: Side, pairs: Sequence[Pair]) -> Iterator[str]
             doubtful = sum(trust not in ("", "trusted") for trust in trusts)
             listed = ", ".join(f"{name} {count}" for name, count in reasons.most_common())
             yield f"{plural(doubtful, 'time')} {when} cannot be trusted: {listed}"
+    moved = [pair for pair in pairs if pair.clock_change > CLOCK_MOVED]
+    if moved:
+        most = max(moved, key=lambda pair: pair.clock_change)
+        yield (
+            f"{plural(len(moved), 'time')} at another clock of the GPU, {most.clock_before_mhz:.0f} MHz before and "
+            f"{most.clock_after_mhz:.0f} MHz after for {most.key.result.op} {most.key.result.impl}: "
+            "times of different power states are compared"
+        )

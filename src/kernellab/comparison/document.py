@@ -57,6 +57,8 @@ class PairJson(_Pass, ResultKeyJson):
     blocks: int
     trust_before: str
     trust_after: str
+    clock_before_mhz: float | None
+    clock_after_mhz: float | None
     tuned_differently: bool
 
 
@@ -157,6 +159,8 @@ def _pair(pair: Pair) -> PairJson:
         "blocks": pair.blocks,
         "trust_before": pair.trust_before,
         "trust_after": pair.trust_after,
+        "clock_before_mhz": pair.clock_before_mhz,
+        "clock_after_mhz": pair.clock_after_mhz,
         "tuned_differently": pair.tuned_differently,
     }
 

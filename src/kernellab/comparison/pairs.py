@@ -54,10 +54,18 @@ class Pair:
     trust_after: str
     tuned_differently: bool = False  # whether Triton's autotuners chose other configurations
     blocks: int = 0  # pairs of processes in which it was measured again
+    clock_before_mhz: float | None = None  # the GPU's, while it was timed; None where it is not known
+    clock_after_mhz: float | None = None
 
     @property
     def trusted(self) -> bool:
         return all(trust in ("", "trusted") for trust in (self.trust_before, self.trust_after))
+
+    @property
+    def clock_change(self) -> float:
+        """The share by which the GPU's clock differed between the sides; 0 where it is not known."""
+        before, after = self.clock_before_mhz, self.clock_after_mhz
+        return 0.0 if not before or not after else abs(after - before) / max(before, after)
 
     @property
     def half_width(self) -> float | None:
@@ -79,6 +87,8 @@ class Pair:
             trust_before="",
             trust_after="",
             blocks=blocks,
+            clock_before_mhz=None,
+            clock_after_mhz=None,
         )
 
     def unresolved(self, reason: str) -> Pair:

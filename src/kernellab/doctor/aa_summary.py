@@ -11,7 +11,8 @@ from kernellab.declaration.documents import CaseJson
 from kernellab.machine.variation import CaseVariation
 from kernellab.record import verdict
 from kernellab.record.journal import empty_record
-from kernellab.record.schema import MachineJson, Record, Result, TimeSeries
+from kernellab.record.schema import MachineJson, Record, Result
+from kernellab.record.timed_series import TimedSeries, timed_series
 
 IMPLS = {"a": 0, "b": 0, "plus1": 1, "plus2": 2, "plus5": 5}  # each implementation's extra work, in per cent
 
@@ -112,10 +113,11 @@ def variations(summary: Summary) -> list[CaseVariation]:
 
 def _case_run(results: Sequence[Result], machine: MachineJson) -> CaseRun:
     series = verdict.main_series(results, "forward")
-    entries = {r["impl"]: verdict.entry_of(r, series) for r in results}
+    timed = {r["impl"]: timed_series(r, series) for r in results}
     derived = verdict.derive({**empty_record(), "results": list(results), "machine": machine})["results"]
     trust = next((r["derived"]["trust"] for r in derived if r["impl"] == "a"), None)
-    time = verdict.time_of(entries.get("a"))
+    of_a = timed.get("a")
+    time = of_a.time if of_a else None
     return {
         "case": results[0]["case"],
         "timer": series["timer"],
@@ -124,12 +126,12 @@ def _case_run(results: Sequence[Result], machine: MachineJson) -> CaseRun:
         "rounds": time["rounds"] if time else 0,
         "decided": bool(time and time["decided"]),
         "trust": trust["verdict"] if trust else "not timed",
-        "against_a": {impl: _compare(entries.get(impl), entries.get("a")) for impl in IMPLS if impl != "a"},
+        "against_a": {impl: _compare(timed.get(impl), of_a) for impl in IMPLS if impl != "a"},
     }
 
 
-def _compare(entry: TimeSeries | None, entry_of_a: TimeSeries | None) -> Comparison | None:
-    ratio = verdict.compare(entry, entry_of_a)
+def _compare(timed: TimedSeries | None, of_a: TimedSeries | None) -> Comparison | None:
+    ratio = timed.over(of_a) if timed and of_a else None
     if ratio is None:
         return None
     return {"median": ratio["median"], "low": ratio["low"], "high": ratio["high"], "verdict": ratio["verdict"]}

@@ -19,6 +19,7 @@ from kernellab.machine.gpus import gpu
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.schema import CodeJson, MachineJson, TimeSeries
 from kernellab.record.statuses import RIGHT
+from kernellab.record.timed_series import TimedSeries
 from kernellab.timing.timers import is_duration
 
 # Where the machine's peak rate is not known, and with it the clock.
@@ -52,6 +53,7 @@ def read_timed_subject(record: DerivedRecord, result: DerivedResult) -> Subject:
     # A record with verdicts has the median over rounds.
     verdict_time = result["derived"]["time"] if "derived" in result else None
     time_us = (verdict_time["median_us"] if verdict_time else None) or medians_us[main["timer"], main["cache"]]
+    timed = TimedSeries(result["impl"], result["case"]["device"], main)
     cost = result["cost"].get("forward")
     profiled_call = result.get("inside") or {}
     built = result.get("built")
@@ -64,7 +66,7 @@ def read_timed_subject(record: DerivedRecord, result: DerivedResult) -> Subject:
         cost=cost,
         device=_measured_device(machine) if result["case"]["device"] == "cuda" else None,
         gbps=ceilings["copy_gbps"] if ceilings else None,
-        limit=roofline(cost, result["case"]["dtype"], time_us, ceilings) if cost else None,
+        limit=roofline(cost, result["case"]["dtype"], time_us, ceilings, timed.clock_mhz) if cost else None,
         time_us=time_us,
         cache=main["cache"],
         warm_us=medians_us.get((main["timer"], "warm")) if main["cache"] == "cold" else None,

@@ -20,7 +20,8 @@ from kernellab.record.derived import DerivedResult
 from kernellab.record.journal import JOURNAL, RUN, is_being_written
 from kernellab.record.reading import load
 from kernellab.record.schema import Record
-from kernellab.record.verdict import derive, time_of
+from kernellab.record.timed_series import time_of
+from kernellab.record.verdict import derive
 
 COMPLETE, RUNNING, UNFINISHED, UNREADABLE = "complete", "running", "unfinished", "unreadable"
 DIRTY = "+changes"  # what a commit's name ends with where files differed from it
@@ -144,7 +145,7 @@ def _measurements(result: DerivedResult) -> Iterator[Measurement]:
         status=derived["status"],
         reason=derived["reason"],
     )
-    timed = [(entry, time) for entry in result["times"] if entry["samples_us"] and (time := time_of(entry))]
+    timed = [(entry, time_of(entry)) for entry in result["times"] if entry["samples_us"]]
     for entry, time in timed:
         verdict = derived["passes"][entry["pass"]]
         is_main = verdict["time"] == time

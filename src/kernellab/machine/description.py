@@ -54,11 +54,22 @@ class Peaks(TypedDict):
     tflops: Annotated[PeakTflops | None, "`fp32`, and `matmul` by dtype"]
 
 
+class MatmulRate(TypedDict):
+    """A matmul rate in one power state of a GPU."""
+
+    tflops: Annotated[float, ""]
+    clock_mhz: Annotated[float, "of the SMs meanwhile"]
+    power_w: Annotated[float | None, "of the GPU meanwhile"]
+
+
 class MeasuredCeilings(TypedDict):
     """What this machine can do at most, measured."""
 
     copy_gbps: Annotated[float, ""]
     matmul_tflops: Annotated[dict[str, float], "by dtype"]
+    matmul_by_clock: NotRequired[
+        Annotated[dict[str, list[MatmulRate]], "by dtype, on a GPU: after a pause, and for seconds without one"]
+    ]
     threads: NotRequired[Annotated[int | None, "of torch, on the CPU"]]
     measured_at: NotRequired[Annotated[str, ""]]
 

@@ -32,19 +32,26 @@ class GpuReader:
 
     def read(self) -> dict[str, JsonValue]:
         ask, number = self._gpu.ask, self._gpu.number
-        milliwatts = number("nvmlDeviceGetPowerUsage")
         reasons = ask("nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons")
         utilization = getattr(ask("nvmlDeviceGetUtilizationRates"), "gpu", None)
         return {
             "sm_mhz": number("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
             "mem_mhz": number("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
-            "power_w": None if milliwatts is None else milliwatts / 1e3,
+            "power_w": _watts(number("nvmlDeviceGetPowerUsage")),
+            "limit_w": _watts(number("nvmlDeviceGetEnforcedPowerLimit")),
             "temp_c": number("nvmlDeviceGetTemperatureV nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
             "throttle": _names_of_bits(reasons, _THROTTLES),
             "notes": _names_of_bits(reasons, _NOTES),
             "util": None if utilization is None else int(utilization),
             "others": self.other_users.count(),
         }
+
+    def clock_mhz(self) -> float | None:
+        return self._gpu.number("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+
+
+def _watts(milliwatts: float | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1e3
 
 
 def _names_of_bits(bits: object, names: Mapping[int, str]) -> list[JsonValue] | None:

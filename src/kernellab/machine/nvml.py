@@ -53,6 +53,14 @@ class Nvml:
         answer = self.ask(names, *args)
         return float(answer) if isinstance(answer, (int, float)) else None
 
+    def refusal(self, name: str) -> str:
+        """Why a function gives no answer, in the library's words."""
+        try:
+            getattr(self._library, name)(self._handle)
+        except Exception as error:
+            return str(error) or type(error).__name__
+        return "it answers now"
+
     def process_use(self, since: int) -> list[ProcessUse] | None:
         """The use of the GPU by each process after this time on NVML's clock; empty if no process used it."""
         if self._library is None:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from kernellab.energy.documents import EnergyJson
 from kernellab.record.schema import MachineJson, Record, Result, TimeSeries
 
 MOST_RESULTS = 20_000
@@ -42,6 +43,9 @@ def _of_machine(machine: MachineJson) -> Iterator[str]:
     ceilings = machine.get("ceilings")
     if ceilings and not (ceilings["copy_gbps"] > 0 and all(rate > 0 for rate in ceilings["matmul_tflops"].values())):
         yield "machine.ceilings has a rate that is not above 0"
+    for rates in ceilings.get("matmul_by_clock", {}).values() if ceilings else ():
+        if not all(rate["tflops"] > 0 and rate["clock_mhz"] > 0 for rate in rates):
+            yield "machine.ceilings.matmul_by_clock has a number that is not above 0"
     gpu = machine.get("gpu")
     if gpu and gpu["sms"] < 1:
         yield "machine.gpu.sms is not above 0"
@@ -66,3 +70,22 @@ def _of_series(series: TimeSeries) -> Iterator[str]:
         yield f" has {len(series['samples_us'])} samples and {len(series['rounds'])} rounds"
     if any(sample < 0 for sample in series["samples_us"]):
         yield " has a sample below 0"
+    rounds = len(set(series["rounds"]))
+    for name, values in (("before", series.get("before")), ("clocks_mhz", series.get("clocks_mhz"))):
+        if values and len(values) != rounds:
+            yield f" has {len(values)} values of `{name}` and {rounds} rounds"
+    if any(clock is not None and clock < 0 for clock in series.get("clocks_mhz", ())):
+        yield " has a clock below 0"
+    energy = series.get("energy")
+    if energy:
+        yield from _of_energy(energy)
+
+
+def _of_energy(energy: EnergyJson) -> Iterator[str]:
+    lists = (energy["joules"], energy["blocks"], energy["us"], energy["watts"], energy["clocks_mhz"])
+    if len({len(values) for values in lists}) > 1:
+        yield ".energy has lists of different lengths"
+    if any(value <= 0 for values in (energy["joules"], energy["us"], energy["watts"]) for value in values):
+        yield ".energy has a number that is not above 0"
+    if len(set(energy["blocks"])) < len(energy["blocks"]):
+        yield ".energy has a block twice"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypedDict
 
+from kernellab.energy.documents import EnergyRatios, EnergyVerdict
 from kernellab.findings.document import ExplainFinding
 from kernellab.record.batteries import BatterySummary
 from kernellab.record.schema import Record, Result
@@ -22,32 +23,41 @@ class TimeVerdict(TypedDict):
 
 
 class ReasonJson(TypedDict):
-    """A reason not to trust a time."""
+    """A reason not to trust a time or a comparison."""
 
-    name: Annotated[str, "`throttled`, `clock-moved`, `contended`, `noisy`, `unsteady`"]
+    name: Annotated[
+        str,
+        "of a time `throttled`, `clock-moved`, `contended`, `noisy`, `unsteady`; of a comparison also `uneven-clock`, "
+        "`order-dependent`, `drifting`, `clock-dependent`",
+    ]
     detail: Annotated[str, "a sentence with its numbers"]
 
 
 class TrustVerdict(TypedDict):
-    """Whether a time can be trusted."""
+    """Whether a time or a comparison can be trusted."""
 
     verdict: Annotated[str, "`trusted`, or the reasons' names"]
     reasons: Annotated[list[ReasonJson], ""]
 
 
-class Ratio(TypedDict):
-    """How many times as fast, from paired rounds."""
+class PowerJson(TypedDict):
+    """The power state of a GPU while something was timed: medians over the readings."""
 
-    median: Annotated[float, ""]
-    low: Annotated[float, "of the 99 % interval"]
-    high: Annotated[float, ""]
-    verdict: Annotated[str, "`faster`, `slower`, `same` or `not resolved`"]
+    at_limit: Annotated[bool, "whether the power limit held the clock back"]
+    limit_w: Annotated[float | None, ""]
+    power_w: Annotated[float | None, ""]
+    clock_mhz: Annotated[float | None, "of the SMs"]
 
 
-class Speedup(Ratio):
-    """How many times as fast as another implementation."""
+class Speedup(TypedDict):
+    """How many times as fast as another implementation, from paired rounds."""
 
     over: Annotated[str, "the other implementation"]
+    median: Annotated[float, ""]
+    low: Annotated[float, "of the 99 % interval, with what the reasons of `trust` explain"]
+    high: Annotated[float, ""]
+    verdict: Annotated[str, "`faster`, `slower`, `same` or `not resolved`"]
+    trust: Annotated[TrustVerdict, "of the comparison, [apart from](verdicts.md#can-a-comparison-be-trusted) the times"]
 
 
 class Speedups(TypedDict):
@@ -69,14 +79,19 @@ class LimitJson(TypedDict):
     fraction: Annotated[float | None, "the share of the limit that was reached"]
     gbps: Annotated[float | None, ""]
     tflops: Annotated[float | None, ""]
+    matmul_tflops: Annotated[float | None, "the measured matmul rate that it is compared with"]
+    clock_mhz: Annotated[float | None, "of the GPU while it was timed, where that is the rate at this clock"]
 
 
 class PassVerdict(TypedDict):
     """The verdicts on one pass."""
 
     time: Annotated[TimeVerdict | None, "of the main series"]
-    trust: Annotated[TrustVerdict | None, ""]
+    trust: Annotated[TrustVerdict | None, "of the time"]
+    power: Annotated[PowerJson | None, "on a GPU"]
     speedup: Annotated[Speedups, ""]
+    energy: Annotated[EnergyVerdict | None, "after `--energy`"]
+    energy_ratio: Annotated[EnergyRatios, "relative to the same implementations as `speedup`"]
     limit: Annotated[LimitJson | None, "the [roofline](roofline.md)"]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kernellab.activity.documents import CallActivity, KernelLaunch, OperatorTraffic
 from kernellab.declaration.documents import CostJson
+from kernellab.energy.documents import EnergyJson
 from kernellab.record.event import CaseEvent, ImplEvent
 from kernellab.record.schema import (
     BuiltJson,
@@ -87,21 +88,29 @@ class SeriesEvent(CaseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTimed(SeriesEvent, name="round"):
-    """One round of a series: microseconds per call by implementation, one sample for each window."""
+    """One round of a series: microseconds per call by implementation, one sample for each window. `before` says which
+    implementation ran before each one, `clocks_mhz` has the GPU's clock while each one ran."""
 
     round: int
     samples_us: dict[str, list[float] | float]
     calls: dict[str, int] | None = None
+    before: dict[str, str] | None = None
+    clocks_mhz: dict[str, float | None] | None = None
 
     def fold(self, record: Record) -> None:
         for result in self.results(record):
-            samples = self.samples_us.get(result["impl"])
+            impl = result["impl"]
+            samples = self.samples_us.get(impl)
             if samples is not None:
                 times = series_of(result, self.series)
                 new = samples if isinstance(samples, list) else [samples]  # schema 1 had one sample per round
                 times["samples_us"] += new
                 times["rounds"] += [self.round] * len(new)
-                times["calls"] = (self.calls or {}).get(result["impl"], 1)
+                times["calls"] = (self.calls or {}).get(impl, 1)
+                if self.before is not None:
+                    times.setdefault("before", []).append(self.before.get(impl, ""))
+                if self.clocks_mhz is not None:
+                    times.setdefault("clocks_mhz", []).append(self.clocks_mhz.get(impl))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +149,18 @@ class SeriesTimed(SeriesEvent, name="timed"):
             if self.warmup_s is not None:
                 times["warmup_s"] = self.warmup_s
             times["steady"], times["telemetry"] = self.steady, self.telemetry
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyMeasured(SeriesEvent, name="energy"):
+    """The energy of calls, by implementation, or why it was not measured."""
+
+    energy: dict[str, EnergyJson]
+
+    def fold(self, record: Record) -> None:
+        for result in self.results(record):
+            if result["impl"] in self.energy:
+                series_of(result, self.series)["energy"] = self.energy[result["impl"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +209,9 @@ class ImplFailed(ImplEvent, name="fault"):
             series: SeriesJson = {"pass": self.pass_name or "forward", "timer": self.timer, "cache": self.cache}
             times = series_of(result, series)
             times["status"], times["reason"], times["samples_us"], times["rounds"] = self.status, self.reason, [], []
+            times.pop("before", None)
+            times.pop("clocks_mhz", None)
+            times.pop("energy", None)
             if self.needed_bytes is not None:
                 times["needed_bytes"] = self.needed_bytes
 

@@ -12,6 +12,7 @@ from kernellab.activity.documents import CallActivity, CompileJson, KernelLaunch
 from kernellab.base.json import JsonObject, JsonValue
 from kernellab.codeanalysis.kernel_json import KernelJson
 from kernellab.declaration.documents import CaseJson, CostJson, PeerLibraryJson
+from kernellab.energy.documents import EnergyJson
 from kernellab.machine.description import Ceilings, EnvironmentJson, Peaks
 
 SCHEMA = 3  # the version of this format
@@ -190,6 +191,8 @@ class TimeSeries(SeriesJson):
     reason: Annotated[str | None, ""]
     samples_us: Annotated[list[float], "microseconds per call, one for each window"]
     rounds: Annotated[list[int], "the round of each sample"]
+    before: NotRequired[Annotated[list[str], "which implementation ran before it, in each round"]]
+    clocks_mhz: NotRequired[Annotated[list[float | None], "on a GPU: the SM clock while it ran, in each round"]]
     calls: NotRequired[Annotated[int, "calls in a window"]]
     floor_us: NotRequired[Annotated[float | None, "time of an empty kernel in such a window, a lower bound"]]
     looks: NotRequired[Annotated[list[int], "rounds after which the test checked whether all is decided"]]
@@ -200,6 +203,7 @@ class TimeSeries(SeriesJson):
     steady: NotRequired[Annotated[bool | None, "whether the warm-up reached a steady time"]]
     telemetry: NotRequired[Annotated[Telemetry | None, "clock, power and neighbours while timing, by column"]]
     needed_bytes: NotRequired[Annotated[int | None, "memory that was missing, for `oom`"]]
+    energy: NotRequired[Annotated[EnergyJson, "after `--energy`, of the main series of a pass"]]
     cross_check: NotRequired[Annotated[CrossCheckJson, "by a clock outside the worker"]]
 
 

@@ -9,6 +9,7 @@ from kernellab.activity.documents import TunedJson
 from kernellab.base.errors import UserError, nearest
 from kernellab.base.json import JsonObject
 from kernellab.declaration.documents import RequestJson
+from kernellab.energy.rounds import BLOCKS, QUICK_BLOCKS
 from kernellab.peers import peer_names
 from kernellab.record.schema import SeriesJson
 from kernellab.stats.intervals import PRECISION
@@ -59,6 +60,7 @@ class Settings:
     archs: list[str] = field(default_factory=list)  # to read machine code for
     gpu: str = ""  # the GPU to assume among those with these architectures; empty: any
     peers: list[str] = field(default_factory=list)  # libraries whose kernels run beside the chosen implementations
+    energy: bool = False  # also measure the energy of a call
     only_times: bool = False  # do not measure the machine's ceilings, nor anything that needs a profiler
 
     def to_json(self) -> JsonObject:
@@ -74,6 +76,10 @@ class Settings:
     def quick_check(self) -> bool:
         """Whether the run only checks, and quickly: smaller cases, and nothing that takes long."""
         return bool(self.request.get("quick")) and "battery" in self.stages
+
+    def energy_blocks(self) -> int:
+        """In how many blocks the energy of each implementation is measured; 0 where it is not."""
+        return (QUICK_BLOCKS if self.request.get("quick") else BLOCKS) if self.energy else 0
 
     def loaded_peers(self) -> list[str]:
         """The peers to load: also those that `--impl` names."""

@@ -19,12 +19,23 @@ from kernellab.activity import documents as activity_documents
 from kernellab.base import shape
 from kernellab.codeanalysis import kernel_json
 from kernellab.declaration import documents
+from kernellab.energy import documents as energy_documents
 from kernellab.findings import document as finding_documents
 from kernellab.machine import description
 from kernellab.record import batteries, derived, schema
 from kernellab.record.event import Event
 
-_MODULES = (schema, derived, batteries, documents, activity_documents, description, kernel_json, finding_documents)
+_MODULES = (
+    schema,
+    derived,
+    batteries,
+    documents,
+    activity_documents,
+    energy_documents,
+    description,
+    kernel_json,
+    finding_documents,
+)
 _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TypeVar, cast
 
+from kernellab.energy.documents import EnergyRatio
+from kernellab.energy.verdicts import compare_energy, energy_of
 from kernellab.gpumodel.plausibility import why_implausible
 from kernellab.gpumodel.regime import NEAR_LIMIT, is_cache_resident, is_launch_bound
 from kernellab.gpumodel.roofline import roofline
@@ -21,20 +23,20 @@ from kernellab.record.derived import (
     DerivedRecord,
     LimitJson,
     PassVerdict,
-    Ratio,
+    ReasonJson,
     RegimeJson,
     Speedup,
     TimeVerdict,
     TimingSkipped,
-    TrustVerdict,
 )
 from kernellab.record.result_events import is_series
 from kernellab.record.schema import Record, Result, SanitizerOutcome, SeriesJson, TimeSeries
-from kernellab.stats import trust
-from kernellab.stats.intervals import FEWEST, PRECISION, by_round, compare_ratio, level, median_interval, paired_ratios
+from kernellab.record.timed_series import TimedSeries, timed_series
 from kernellab.timing.timers import TIMERS, default_timer, is_duration
 
-RULES = 6
+RULES = 7
+HOLD = "comparisons hold: in every round both sides were affected alike"
+_STATES = ("throttled", "clock-moved", "unsteady")  # reasons against times that comparisons may withstand
 _BUILT = ("compile", "triton", "cuda", "cpp")  # kinds whose first call builds something
 
 _AnyResult = TypeVar("_AnyResult", bound=Result)
@@ -99,6 +101,9 @@ class _Group:
         self.results, self.ceilings, self.peaks = results, ceilings, peaks
         self.passes = list(dict.fromkeys(e["pass"] for r in results for e in r["times"])) or ["forward"]
         self.series = {pass_name: main_series(results, pass_name) for pass_name in self.passes}
+        self._timed_series = {
+            (id(r), pass_name): timed_series(r, series) for r in results for pass_name, series in self.series.items()
+        }
         self.at_case = {id(r): self._status_at_case(r) for r in results}
         self.statuses = {id(r): beyond.worsen(r, *self.at_case[id(r)]) for r in results}
 
@@ -114,7 +119,10 @@ class _Group:
             "at_case": {"status": status_at_case, "reason": reason_at_case},
             "time": main["time"],
             "trust": main["trust"],
+            "power": main["power"],
             "speedup": main["speedup"],
+            "energy": main["energy"],
+            "energy_ratio": main["energy_ratio"],
             "limit": main["limit"],
             "timing": None if timed or status_at_case not in statuses.RIGHT else _why_untimed(result),
             "build_s": _build_s(result, main["time"]),
@@ -125,6 +133,9 @@ class _Group:
 
     def entry(self, result: Result, pass_name: str) -> TimeSeries | None:
         return entry_of(result, self.series[pass_name])
+
+    def _timed(self, result: Result, pass_name: str) -> TimedSeries | None:
+        return self._timed_series[id(result), pass_name]
 
     def _status_at_case(self, result: Result) -> tuple[str, str | None]:
         status, reason = status_of(result)
@@ -148,46 +159,36 @@ class _Group:
 
     def _pass_verdict(self, result: Result, pass_name: str) -> PassVerdict:
         """The verdicts on one pass of an implementation."""
-        entry = self.entry(result, pass_name)
-        time = time_of(entry)
-        baseline = next(
-            (r for name in ("manual", "torch") for r in self.results if r["impl"] == name and self.entry(r, pass_name)),
-            None,
-        )
-        rivals = [
-            (e, r)
-            for r in self.results
-            if r is not result and self._is_right(r) and (e := self.entry(r, pass_name)) is not None
-        ]
-        fastest = min(rivals, key=lambda pair: statistics.median(pair[0]["samples_us"]))[1] if rivals else None
+        mine = self._timed(result, pass_name)
+        time = mine.time if mine else None
+        timed = [(r, series) for r in self.results if (series := self._timed(r, pass_name)) is not None]
+        baseline = next((s for name in ("manual", "torch") for r, s in timed if r["impl"] == name), None)
+        rivals = [series for r, series in timed if r is not result and self._is_right(r)]
+        fastest = min(rivals, key=lambda series: statistics.median(series.entry["samples_us"]), default=None)
         return {
             "time": time,
-            "trust": self._trust(result, entry, time),
+            "trust": mine.trust if mine else None,
+            "power": mine.power if mine else None,
             "speedup": {
-                "baseline": self._speedup(result, baseline, pass_name),
-                "fastest_other": self._speedup(result, fastest, pass_name),
+                "baseline": self._speedup(mine, baseline),
+                "fastest_other": self._speedup(mine, fastest),
             },
-            "limit": _limit(result, pass_name, time, self.ceilings),
+            "energy": energy_of(mine.energy) if mine else None,
+            "energy_ratio": {
+                "baseline": self._energy_ratio(mine, baseline),
+                "fastest_other": self._energy_ratio(mine, fastest),
+            },
+            "limit": _limit(result, pass_name, mine, self.ceilings),
         }
 
-    def _trust(self, result: Result, entry: TimeSeries | None, time: TimeVerdict | None) -> TrustVerdict | None:
-        if entry is None or time is None:
-            return None
-        reasons = trust.find_reasons(
-            entry.get("telemetry"),
-            list(by_round(entry["samples_us"], entry["rounds"]).values()),
-            device=result["case"]["device"],
-            steady=entry.get("steady"),
-            interval=(time["low_us"], time["high_us"]),
-        )
-        return {"verdict": trust.summarise(reasons), "reasons": reasons}
-
-    def _speedup(self, result: Result, other: Result | None, pass_name: str) -> Speedup | None:
+    def _speedup(self, mine: TimedSeries | None, other: TimedSeries | None) -> Speedup | None:
         """How many times as fast as another implementation, from the rounds both were in."""
-        if other is None or other is result:
+        return None if mine is None or other is None or other is mine else mine.over(other)
+
+    def _energy_ratio(self, mine: TimedSeries | None, other: TimedSeries | None) -> EnergyRatio | None:
+        if mine is None or other is None or other is mine:
             return None
-        ratio = compare(self.entry(result, pass_name), self.entry(other, pass_name))
-        return {"over": other["impl"], **ratio} if ratio else None
+        return compare_energy(mine.energy, other.energy, other.impl)
 
 
 # Status ------------------------------------------------------------------------------------------------
@@ -254,53 +255,6 @@ def samples(result: Result) -> list[float]:
     return list(entry["samples_us"]) if entry else []
 
 
-def time_of(entry: TimeSeries | None) -> TimeVerdict | None:
-    """The median over rounds of a series, with its interval."""
-    if entry is None:
-        return None
-    values = list(by_round(entry["samples_us"], entry["rounds"]).values())
-    low, high = median_interval(values, _error_level(entry))
-    return {
-        "timer": entry["timer"],
-        "cache": entry["cache"],
-        "median_us": statistics.median(values),
-        "low_us": low,
-        "high_us": high,
-        "rounds": len(values),
-        "decided": entry.get("decided"),
-    }
-
-
-def compare(mine: TimeSeries | None, theirs: TimeSeries | None) -> Ratio | None:
-    """How many times as fast one implementation is as another, from the rounds both were in."""
-    if mine is None or theirs is None:
-        return None
-    ratios = paired_ratios(*(by_round(e["samples_us"], e["rounds"]) for e in (mine, theirs)))
-    if not ratios:
-        return None
-    low, high = median_interval(ratios, _error_level(mine))
-    verdict = compare_ratio(low, high, mine.get("precision") or PRECISION)
-    return {
-        "median": statistics.median(ratios),
-        "low": low,
-        "high": high,
-        "verdict": verdict if len(ratios) >= FEWEST else "not resolved",
-    }
-
-
-def saved_us(mine: TimeSeries, theirs: TimeSeries) -> tuple[float, float] | None:
-    """The interval of the time that one implementation saves over another, from the rounds both were in; None with too
-    few of them. It is above 0 exactly where `compare` says `faster`, and intervals of several passes can be added."""
-    times, other_times = (by_round(e["samples_us"], e["rounds"]) for e in (mine, theirs))
-    saved = [other_times[number] - times[number] for number in times if number in other_times]
-    return median_interval(saved, _error_level(mine)) if len(saved) >= FEWEST else None
-
-
-def _error_level(entry: TimeSeries) -> float:
-    """The error level of a series' intervals: what its interim looks have left."""
-    return level(len(entry.get("looks") or ()), decided=bool(entry.get("decided")))
-
-
 def _build_s(result: Result, time: TimeVerdict | None) -> float | None:
     """Seconds of the first call beyond an ordinary one: compiling, building, loading."""
     first = result["check"].get("first_call_s") if result["check"] is not None else None
@@ -313,13 +267,37 @@ def _build_s(result: Result, time: TimeVerdict | None) -> float | None:
 # The limit ---------------------------------------------------------------------------------------------
 
 
-def _limit(result: Result, pass_name: str, time: TimeVerdict | None, ceilings: Ceilings | None) -> LimitJson | None:
+def _limit(result: Result, pass_name: str, timed: TimedSeries | None, ceilings: Ceilings | None) -> LimitJson | None:
     """How close an implementation comes to the machine's measured ceilings."""
     cost = result["cost"].get(pass_name)
     if cost is None:
         return None
-    median_us = time["median_us"] if time is not None and is_duration(time["timer"]) else None
-    return cast(LimitJson, asdict(roofline(cost, result["case"]["dtype"], median_us, ceilings)))
+    dtype = result["case"]["dtype"]
+    if timed is None or not is_duration(timed.entry["timer"]):
+        return cast(LimitJson, asdict(roofline(cost, dtype, None, ceilings)))
+    return cast(LimitJson, asdict(roofline(cost, dtype, timed.time["median_us"], ceilings, timed.clock_mhz)))
+
+
+# The trust of comparisons -----------------------------------------------------------------------------
+
+
+def comparisons(verdict: PassVerdict) -> list[Speedup]:
+    """The comparisons of an implementation, with each other one once."""
+    speedups = (verdict["speedup"]["baseline"], verdict["speedup"]["fastest_other"])
+    return list({speedup["over"]: speedup for speedup in speedups if speedup}.values())
+
+
+def own_doubts(verdict: PassVerdict, speedup: Speedup) -> list[ReasonJson]:
+    """The reasons against a comparison that are not reasons against the time too."""
+    of_time = {reason["name"] for reason in verdict["trust"]["reasons"]} if verdict["trust"] else set()
+    return [reason for reason in speedup["trust"]["reasons"] if reason["name"] not in of_time]
+
+
+def comparisons_hold(verdicts: Sequence[PassVerdict]) -> bool:
+    """Whether the state of the machine makes times uncertain, and none of the comparisons."""
+    moved = any(reason["name"] in _STATES for v in verdicts if v["trust"] for reason in v["trust"]["reasons"])
+    trusts = [speedup["trust"]["verdict"] for verdict in verdicts for speedup in comparisons(verdict)]
+    return moved and bool(trusts) and all(trust == "trusted" for trust in trusts)
 
 
 # The regime --------------------------------------------------------------------------------------------

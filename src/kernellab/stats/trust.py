@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 from kernellab.base.json import JsonValue
@@ -19,12 +20,25 @@ class Reason(TypedDict):
 
 Columns = Mapping[str, Sequence[JsonValue]]  # telemetry: for each quantity one value per reading
 
+
+@dataclass(frozen=True)
+class PowerState:
+    """What power and clock a GPU had, medians over the readings. `at_limit`: its power limit held the clock back."""
+
+    at_limit: bool
+    limit_w: float | None
+    power_w: float | None
+    clock_mhz: float | None
+
+
+_POWER_CAP = "sw-power-cap"
+
 # One throttled reading can be a blip; one in ten means that a tenth of the rounds ran slower.
 _THROTTLED_SHARE, _THROTTLED_READINGS = 0.10, 2
 # A GPU's clock moves in steps of 15 MHz, below 1 %: two or three steps change a time by less than its noise.
-_CLOCK_MOVED = 0.03
+CLOCK_MOVED = 0.03
 # A CPU's clock jumps from reading to reading. Only a clear and lasting change counts.
-_CPU_CLOCK_MOVED = 0.05
+_CPUCLOCK_MOVED = 0.05
 # Load of other processes, in cores, beyond the cores left free for them. kernellab's own parent process stays below
 # this; a build does not.
 _OTHERS_CORES = 0.25
@@ -91,13 +105,35 @@ def is_steady(history: Sequence[float], clocks: Sequence[float | None], toleranc
     return not readings or max(readings) - min(readings) <= _STEADY_CLOCK * max(readings)
 
 
+def power_state(telemetry: Columns | None) -> PowerState | None:
+    """The power state of a GPU; None where it was not read."""
+    columns = telemetry or {}
+    power_w, clocks, limits_w = (_numbers(columns, key) for key in ("power_w", "sm_mhz", "limit_w"))
+    if not power_w and not clocks:
+        return None
+    readings = _throttle_readings(columns)
+    capped = [causes for causes in readings if _POWER_CAP in causes]
+    return PowerState(
+        _is_throttled(capped, readings),
+        *(statistics.median(values) if values else None for values in (limits_w, power_w, clocks)),
+    )
+
+
 def _throttled(columns: Columns) -> str | None:
-    readings = [value for value in columns.get("throttle") or () if isinstance(value, list)]
+    readings = _throttle_readings(columns)
     throttled = [causes for causes in readings if causes]
-    if len(throttled) < max(_THROTTLED_READINGS, _THROTTLED_SHARE * len(readings)):
+    if not _is_throttled(throttled, readings):
         return None
     causes = sorted({str(cause) for reading in throttled for cause in reading})
     return f"the clock was throttled ({', '.join(causes)}) in {len(throttled)} of {len(readings)} readings"
+
+
+def _throttle_readings(columns: Columns) -> list[list[JsonValue]]:
+    return [value for value in columns.get("throttle") or () if isinstance(value, list)]
+
+
+def _is_throttled(throttled: Sequence[object], readings: Sequence[object]) -> bool:
+    return len(throttled) >= max(_THROTTLED_READINGS, _THROTTLED_SHARE * len(readings))
 
 
 def _clock_moved(columns: Columns) -> str | None:
@@ -108,9 +144,9 @@ def _clock_moved(columns: Columns) -> str | None:
     if not clocks:
         return None
     low, high, middle = quantile(clocks, 0.05), quantile(clocks, 0.95), quantile(clocks, 0.5)
-    if high - low <= _CLOCK_MOVED * middle:
+    if high - low <= CLOCK_MOVED * middle:
         return None
-    return f"the SM clock moved between {low:.0f} and {high:.0f} MHz, {_percent((high - low) / middle)} of {middle:.0f}"
+    return f"the SM clock moved between {low:.0f} and {high:.0f} MHz, {percent((high - low) / middle)} of {middle:.0f}"
 
 
 def _without_ramp(clocks: list[float]) -> list[float]:
@@ -128,7 +164,7 @@ def _cpu_clock_moved(columns: Columns) -> str | None:
     if max(first) >= min(last) and max(last) >= min(first):
         return None  # the two overlap: the clock jumps, but the change does not last
     before, after = statistics.median(first), statistics.median(last)
-    if abs(after - before) <= _CPU_CLOCK_MOVED * before:
+    if abs(after - before) <= _CPUCLOCK_MOVED * before:
         return None
     return f"the CPU's clock went from {before:.0f} to {after:.0f} MHz"
 
@@ -149,7 +185,7 @@ def _cpu_contended(columns: Columns) -> str | None:
         return f"other processes used {others:.1f} of {cores} cores"
     steal = _mean_over_time(columns, "steal")
     if steal is not None and steal > _STEAL:
-        return f"the hypervisor took {_percent(steal)} of the cores' time"
+        return f"the hypervisor took {percent(steal)} of the cores' time"
     return None
 
 
@@ -168,10 +204,10 @@ def _noisy(rounds: Sequence[float], interval: tuple[float, float] | None, device
         return None
     half_width = (interval[1] - interval[0]) / 2 / middle if interval else 0.0
     if half_width > _INTERVAL[device]:
-        return f"the median is known to ± {_percent(half_width)} only"
+        return f"the median is known to ± {percent(half_width)} only"
     spread = (quantile(rounds, 0.75) - quantile(rounds, 0.25)) / middle
     if len(rounds) > 2 and spread > _SPREAD[device]:
-        return f"the middle half of the rounds spreads over {_percent(spread)} of the median"
+        return f"the middle half of the rounds spreads over {percent(spread)} of the median"
     return None
 
 
@@ -190,7 +226,7 @@ def _unsteady(rounds: Sequence[float], steady: bool | None) -> str | None:
     if low <= later_high and later_low <= high:
         return None  # scatter explains the difference
     warmup = ", and the warm-up had not become steady" if steady is False else ""
-    change = f"{_percent(abs(drift))} {'more' if drift > 0 else 'less'}"
+    change = f"{percent(abs(drift))} {'more' if drift > 0 else 'less'}"
     return f"the last third of the rounds took {change} than the first{warmup}"
 
 
@@ -198,5 +234,6 @@ def _numbers(columns: Columns, key: str) -> list[float]:
     return [float(value) for value in columns.get(key) or () if isinstance(value, (int, float))]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Per cent, with a decimal below 10."""
     return f"{share:.1%}".replace("%", " %") if share < 0.1 else f"{share:.0%}".replace("%", " %")

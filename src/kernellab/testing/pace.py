@@ -11,6 +11,7 @@ from kernellab.comparison.compare import Comparison, result_id
 from kernellab.comparison.pairs import ResultKey
 from kernellab.record import statuses, verdict
 from kernellab.record.derived import DerivedResult
+from kernellab.record.timed_series import timed_series
 from kernellab.reporting.text import numbers
 from kernellab.stats.intervals import FEWEST
 
@@ -56,7 +57,8 @@ def pace_beside(mine: DerivedResult, other: DerivedResult, pass_name: str, by: f
     The interval is that of rounds in which both were timed.
     """
     series = verdict.main_series([mine, other], pass_name)
-    ratio = verdict.compare(*(verdict.entry_of(result, series) for result in (mine, other)))
+    timed, other_timed = (timed_series(result, series) for result in (mine, other))
+    ratio = timed.over(other_timed) if timed is not None and other_timed is not None else None
     time = mine["derived"]["passes"][pass_name]["time"] if pass_name in mine["derived"]["passes"] else None
     if ratio is None or time is None:
         return None

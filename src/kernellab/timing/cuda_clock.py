@@ -22,6 +22,7 @@ def _bind(owner: object, name: str) -> AnyFunction:
 
 _Event, _Stream = _bind(torch._C, "_CudaEventBase"), _bind(torch._C, "_CudaStreamBase")
 _record, _elapsed_ms = _bind(_Event, "record"), _bind(_Event, "elapsed_time")
+_has_run = _bind(_Event, "query")
 _wait_for_stream = _bind(_Stream, "synchronize")
 _current_stream, _wait_for_device = _bind(torch._C, "_cuda_getCurrentStream"), _bind(torch._C, "_cuda_synchronize")
 _get_device, _set_device = _bind(torch._C, "_cuda_getDevice"), _bind(torch._C, "_cuda_setDevice")
@@ -43,6 +44,14 @@ class Marks:
     def elapsed_us(self) -> float:
         """The time between the two. Both must have been waited for."""
         return float(cast(float, _elapsed_ms(self._start, self._end))) * 1e3
+
+    def us_since(self, other: Marks) -> float:
+        """The time from the start of another pair to the end of this one. Both must have been waited for."""
+        return float(cast(float, _elapsed_ms(other._start, self._end))) * 1e3
+
+    def has_ended(self) -> bool:
+        """Whether everything before the end has run. It does not wait."""
+        return bool(_has_run(self._end))
 
 
 def wait_for_stream_and_device(device: torch.device) -> float:

@@ -10,6 +10,7 @@ import functools
 import random
 import statistics
 from collections.abc import Callable, Iterator
+from time import monotonic
 
 import torch
 
@@ -26,6 +27,7 @@ BUFFER_BYTES = {"cuda": 4 << 30, "cpu": 512 << 20}
 _QUICK_BYTES = {"cuda": 1 << 30, "cpu": 128 << 20}
 _QUICK_SAMPLES = 3
 _WARMUP_SAMPLES = 3
+_SUSTAINED_BURST_US = 20_000.0  # of products in a row, between which the host waits for the GPU
 # Matrix size and dtypes; `tf32` is float32 with its products rounded to 10 bits.
 _MATMULS = {
     "cuda": (8192, ("bfloat16", "float16", "tf32", "float32", "float64")),
@@ -125,13 +127,41 @@ def _prepare_read(data: torch.Tensor, passes: int) -> tuple[Call, int]:
     return call, loads * grid * block * _VECTOR_BYTES
 
 
-def matmul_tflops(timer: BurstTimer, dtype: str, n: int, samples: int = SAMPLES) -> float:
-    """An n×n×n product of random numbers; float32 without tf32 unless `dtype` is "tf32"."""
+def matmul_tflops(
+    timer: BurstTimer, dtype: str, n: int, samples: int = SAMPLES, *, observe: Callable[[], None] = lambda: None
+) -> float:
+    """An n×n×n product of random numbers; float32 without tf32 unless `dtype` is "tf32".
+
+    `observe` is called while each of the samples is computed.
+    """
+    with _tf32() if dtype == "tf32" else contextlib.nullcontext():
+        us = _median_us(timer, _random_product(timer, dtype, n), samples, observe)
+    return 2 * n**3 / us / 1e6
+
+
+def sustained_matmul_tflops(
+    timer: BurstTimer, dtype: str, n: int, seconds: float, *, observe: Callable[[], None] = lambda: None
+) -> float:
+    """The same products in a row: the rate in the second half of this time, when power and clock have settled.
+
+    `observe` is called in that half only.
+    """
+    impl = _as_impl(_random_product(timer, dtype, n))
+    once_us = timer.burst(impl, BurstSpec(calls=1)).samples_us[0]
+    calls = max(1, round(_SUSTAINED_BURST_US / once_us))
+    began = monotonic()
+    while monotonic() - began < seconds / 2:
+        timer.burst(impl, BurstSpec(calls=calls))
+    times_us: list[float] = []
+    while monotonic() - began < seconds or not times_us:
+        times_us += timer.burst(impl, BurstSpec(calls=calls, verify=lambda result, number: observe())).samples_us
+    return 2 * n**3 / statistics.median(times_us) / 1e6
+
+
+def _random_product(timer: BurstTimer, dtype: str, n: int) -> Call:
     torch_dtype = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
     a, b = (torch.randn(n, n, device=timer.device).to(torch_dtype) for _ in range(2))
-    with _tf32() if dtype == "tf32" else contextlib.nullcontext():
-        us = _median_us(timer, functools.partial(torch.mm, a, b), samples)
-    return 2 * n**3 / us / 1e6
+    return functools.partial(torch.mm, a, b)
 
 
 @contextlib.contextmanager
@@ -144,14 +174,18 @@ def _tf32() -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _median_us(timer: BurstTimer, call: Call, samples: int) -> float:
+def _median_us(timer: BurstTimer, call: Call, samples: int, observe: Callable[[], None] = lambda: None) -> float:
+    impl = _as_impl(call)
+    for _ in range(_WARMUP_SAMPLES):
+        timer.burst(impl, BurstSpec(calls=1))
+    spec = BurstSpec(calls=1, verify=lambda result, number: observe())
+    return statistics.median(us for _ in range(samples) for us in timer.burst(impl, spec).samples_us)
+
+
+def _as_impl(call: Call) -> TimedImpl:
     no_inputs = InputSets([{}])
     no_inputs.grow_to(1)
-    impl = TimedImpl("rate", no_inputs, lambda _: call, order=random.Random(0))
-    times_us = []
-    for _ in range(samples + _WARMUP_SAMPLES):
-        times_us += timer.burst(impl, BurstSpec(calls=1)).samples_us
-    return statistics.median(times_us[_WARMUP_SAMPLES:])
+    return TimedImpl("rate", no_inputs, lambda _: call, order=random.Random(0))
 
 
 def buffer_bytes(device: torch.device, wanted: int) -> int:

@@ -53,6 +53,9 @@ class BurstGuard(Protocol):
     def clock_mhz(self) -> float | None:
         """The device's clock now, if it can be read."""
 
+    def burst_clock_mhz(self) -> float | None:
+        """The device's clock while the last burst ran, if it can be read."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -72,7 +75,8 @@ class Plan:
 class Rounds:
     """Iterate to measure: each round yields the samples of every implementation, in microseconds.
 
-    The fields after `most_sets` are results: complete once the iteration has ended.
+    The fields after `most_sets` are results: complete once the iteration has ended. `before` and `clocks_mhz` are
+    those of the round that was yielded last.
     """
 
     impls: Mapping[str, TimedImpl]
@@ -88,9 +92,12 @@ class Rounds:
     looks: list[int] = field(default_factory=list)  # the number of rounds at each look
     decided: bool = False
     calls: dict[str, int] = field(default_factory=dict)  # per window
+    before: dict[str, str] = field(default_factory=dict)  # which implementation ran before each one in the last round
+    clocks_mhz: dict[str, float | None] = field(default_factory=dict)  # while each one ran in it
     _most_calls: int = MOST_CALLS
     _late_bursts: Counter[str] = field(default_factory=Counter)  # how often in a row a hold gave up
     _most_windows: dict[str, float] = field(default_factory=dict)  # in a burst
+    _ran_last: str = ""
     _order: random.Random = field(default_factory=random.Random)
 
     def __iter__(self) -> Iterator[dict[str, list[float]]]:
@@ -164,6 +171,7 @@ class Rounds:
         fraction = order.random()
         lead_calls = int(order.random() < _LEAD_CALL_SHARE)
         samples_us = {}
+        self.before, self.clocks_mhz = {}, {}
         for name in names:
             impl = self.impls[name]
             with self.running(name):
@@ -183,6 +191,8 @@ class Rounds:
             if self._late_bursts[name] >= 2 and not timed:  # too many calls for the launch queue: fewer for all
                 self._most_calls = max(1, self.calls[name] // 2)
             samples_us[name] = list(burst.samples_us)
+            self.before[name], self._ran_last = self._ran_last, name
+            self.clocks_mhz[name] = self.guard.burst_clock_mhz()
             del burst  # the next implementation could find it in this frame, and change the samples of this one
             swap = False  # once per round
         return samples_us

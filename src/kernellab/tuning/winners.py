@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kernellab.library.rules import PYTORCH
 from kernellab.record import statuses, verdict
 from kernellab.record.derived import DerivedResult
-from kernellab.record.schema import TimeSeries
+from kernellab.record.timed_series import TimedSeries, timed_series
 
 PASSES = ("forward", "backward")
 
@@ -60,7 +60,7 @@ class Measured:
 
     def __init__(self, results: Sequence[DerivedResult], baseline: str, refused: Collection[str]) -> None:
         """`refused`: implementations that failed elsewhere."""
-        self._times: dict[tuple[str, str], TimeSeries] = {}  # by pass and implementation
+        self._times: dict[tuple[str, str], TimedSeries] = {}  # by pass and implementation
         self.failures: dict[str, str] = dict.fromkeys(refused, "it failed its verification")
         series = {name: verdict.main_series(results, name) for name in PASSES}
         for result in results:
@@ -70,9 +70,9 @@ class Measured:
                 self.failures[impl] = f"{status}: {reason}"
             elif status in statuses.RIGHT and impl not in refused:
                 for name in PASSES:
-                    entry = verdict.entry_of(result, series[name])
-                    if entry is not None:
-                        self._times[name, impl] = entry
+                    timed = timed_series(result, series[name])
+                    if timed is not None:
+                        self._times[name, impl] = timed
 
     def decide(self, shipped: Pair) -> Decision:
         pairs = [pair for pair in self._pairs() if self._is_timed(pair)]
@@ -100,7 +100,7 @@ class Measured:
         return self._total_us(pair.training), self._total_us(pair.inference)
 
     def _total_us(self, parts: Sequence[tuple[str, str]]) -> float:
-        return sum(statistics.median(self._times[part]["samples_us"]) for part in parts)
+        return sum(statistics.median(self._times[part].entry["samples_us"]) for part in parts)
 
     def _is_better(self, pair: Pair, shipped: Pair) -> bool:
         uses = [
@@ -114,7 +114,7 @@ class Measured:
         low = high = 0.0
         for my_part, their_part in zip(mine, theirs, strict=True):
             if my_part != their_part:
-                saved = verdict.saved_us(self._times[my_part], self._times[their_part])
+                saved = self._times[my_part].saved_us(self._times[their_part])
                 if saved is None:
                     return float("-inf"), float("inf")
                 low, high = low + saved[0], high + saved[1]
@@ -128,7 +128,8 @@ class Measured:
         """How many times as fast each pass is as another choice's."""
         speeds = {}
         for name, mine, theirs in zip(PASSES, chosen, other, strict=True):
-            ratio = verdict.compare(self._times.get((name, mine)), self._times.get((name, theirs)))
+            my_times, their_times = (self._times.get((name, impl)) for impl in (mine, theirs))
+            ratio = my_times.over(their_times) if my_times and their_times else None
             if ratio is not None:
                 speeds[name] = 1.0 if mine == theirs else ratio["median"]
         return speeds

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernellab.base.errors import UserError
-from kernellab.gpumodel.roofline import Roofline
+from kernellab.gpumodel.roofline import Roofline, matmul_limits
 from kernellab.gpumodel.subject import Subject
 from kernellab.machine.description import Ceilings
 from kernellab.record.derived import DerivedRecord
@@ -53,11 +53,10 @@ def plot(subjects: Sequence[Subject], record: DerivedRecord, path: Path) -> None
 def _draw_by_intensity(axes: Axes, points: Sequence[Point], ceilings: Ceilings) -> None:
     gbps = ceilings["copy_gbps"]
     for dtype in dict.fromkeys(subject.dtype for subject, _ in points):
-        rate = ceilings["matmul_tflops"].get(dtype)
-        if rate:
+        for name, rate in matmul_limits(ceilings, dtype).items():
             ridge = rate * 1e3 / gbps
             xs = [ridge / 1000, ridge, ridge * 100]
-            axes.plot(xs, [min(x * gbps / 1e3, rate) for x in xs], color="0.4", label=f"{dtype} limit, measured")
+            axes.plot(xs, [min(x * gbps / 1e3, rate) for x in xs], color="0.4", label=name)
     for index, (subject, limit) in enumerate(points):
         _draw_point(axes, index, limit.intensity or 0.0, limit.tflops or 0.0, subject)
     axes.set_xlabel("operations per byte")

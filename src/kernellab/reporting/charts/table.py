@@ -11,13 +11,13 @@ from rich.text import Text
 from kernellab.base.text import share_text
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.statuses import OK, RIGHT
+from kernellab.record.verdict import HOLD, comparisons_hold
 from kernellab.reporting.charts.series import Sweep
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table, print_table, split_columns
 from kernellab.stats import growth as growth_fit
 
 COMPACT = 6  # a sweep of more sizes than this is shown as one table
-_DOUBT = " ?"  # behind a number that is not trusted
 _MOST_STRETCHES = 4  # of sizes with the same fastest implementation; beyond these, sizes are counted
 _MOST_SIZES = 3  # that are listed one by one
 
@@ -56,7 +56,7 @@ def _cell(sweep: Sweep, size: int, impl: str, best: DerivedResult | None) -> Tex
         return Text(_status(result), style="" if result["derived"]["status"] in RIGHT else "red")
     value = numbers.duration(point.value) if sweep.unit == "µs" else numbers.digits(point.value)
     trusted = point.trust["verdict"] == "trusted"
-    return Text(value if trusted else f"{value}{_DOUBT}", style="bold" if result is best else "")
+    return Text(value if trusted else f"{value}{numbers.DOUBT}", style="bold" if result is best else "")
 
 
 def _status(result: DerivedResult) -> str:
@@ -95,6 +95,8 @@ def remarks(sweep: Sweep, *, timing: bool) -> list[Text]:
             where = _describe_sizes(sweep, list(details))
             lines.append(Text(f"{head}? {name} at {where}{_first_reason(details)}", style="yellow"))
         lines += [Text(f"{head}note: {note}", style="yellow") for note in _notes(sweep, impl)]
+    if comparisons_hold([result["derived"] for group in sweep.groups.values() for result in group]):
+        lines.append(Text(f" {HOLD}", style="yellow"))
     return lines
 
 

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from kernellab.energy.documents import EnergyRatio, EnergyVerdict
 from kernellab.record.derived import DerivedRecord, DerivedResult, PassVerdict, Speedup, TimeVerdict
 from kernellab.record.schema import ErrorsJson
 
@@ -80,6 +82,42 @@ def _of_time(read: Callable[[TimeVerdict], Value]) -> Callable[[Row], Value]:
 def _trust(row: Row) -> Value:
     trust = row.verdict["trust"]
     return None if trust is None else trust["verdict"]
+
+
+def _speedup_trust(which: Literal["baseline", "fastest_other"]) -> Callable[[Row], Value]:
+    def value(row: Row) -> Value:
+        speedup = row.verdict["speedup"][which]
+        return None if speedup is None else speedup["trust"]["verdict"]
+
+    return value
+
+
+def _of_energy(read: Callable[[EnergyVerdict], Value]) -> Callable[[Row], Value]:
+    def value(row: Row) -> Value:
+        energy = row.verdict["energy"]
+        return None if energy is None else read(energy)
+
+    return value
+
+
+def _of_energy_ratio(
+    which: Literal["baseline", "fastest_other"], read: Callable[[EnergyRatio], Value]
+) -> Callable[[Row], Value]:
+    def value(row: Row) -> Value:
+        ratio = row.verdict["energy_ratio"][which]
+        return None if ratio is None else read(ratio)
+
+    return value
+
+
+def _clock(row: Row) -> Value:
+    power = row.verdict["power"]
+    return None if power is None else power["clock_mhz"]
+
+
+def _power_limited(row: Row) -> Value:
+    power = row.verdict["power"]
+    return None if power is None else "yes" if power["at_limit"] else "no"
 
 
 def _of_baseline(read: Callable[[Speedup], Value]) -> Callable[[Row], Value]:
@@ -164,11 +202,35 @@ COLUMNS = (
     _number("speedup_low", "lower end of its 99 % interval", _of_baseline(lambda s: s["low"])),
     _number("speedup_high", "upper end", _of_baseline(lambda s: s["high"])),
     Column("speedup_verdict", "`faster`, `slower`, `same` or `not resolved`", _of_baseline(lambda s: s["verdict"])),
+    Column("speedup_trust", "`trusted`, or why the comparison cannot be trusted", _speedup_trust("baseline")),
     Column("rival", "the fastest of the other implementations", _of_fastest_other(lambda s: s["over"])),
     _number("over_rival", "how many times as fast as the rival", _of_fastest_other(lambda s: s["median"])),
     _number("over_rival_low", "lower end of its 99 % interval", _of_fastest_other(lambda s: s["low"])),
     _number("over_rival_high", "upper end", _of_fastest_other(lambda s: s["high"])),
     Column("over_rival_verdict", "as `speedup_verdict`", _of_fastest_other(lambda s: s["verdict"])),
+    Column("over_rival_trust", "as `speedup_trust`", _speedup_trust("fastest_other")),
+    _number("energy_j", "joules per call, after `--energy`, median over blocks", _of_energy(lambda e: e["median_j"])),
+    _number("energy_low_j", "lower end of its 99 % interval", _of_energy(lambda e: e["low_j"])),
+    _number("energy_high_j", "upper end", _of_energy(lambda e: e["high_j"])),
+    _number("power_w", "mean power in the blocks", _of_energy(lambda e: e["watts"])),
+    _number("energy_ratio", "energy relative to the baseline's", _of_energy_ratio("baseline", lambda e: e["median"])),
+    _number("energy_ratio_low", "lower end of its 99 % interval", _of_energy_ratio("baseline", lambda e: e["low"])),
+    _number("energy_ratio_high", "upper end", _of_energy_ratio("baseline", lambda e: e["high"])),
+    Column(
+        "energy_verdict",
+        "`less`, `more`, `same` or `not resolved`",
+        _of_energy_ratio("baseline", lambda e: e["verdict"]),
+    ),
+    _number(
+        "energy_over_rival",
+        "energy relative to the rival's",
+        _of_energy_ratio("fastest_other", lambda e: e["median"]),
+    ),
+    Column(
+        "energy_over_rival_verdict", "as `energy_verdict`", _of_energy_ratio("fastest_other", lambda e: e["verdict"])
+    ),
+    _number("clock_mhz", "of the GPU while it was timed, median", _clock),
+    Column("power_limited", "whether the GPU was at its power limit while it was timed: `yes`, `no`", _power_limited),
     _number("bytes", "the fewest that the pass must move", _bytes),
     _number("flops", "operations of the pass", _flops),
     _number("gbps", "bytes over time, in GB/s", _gbps),

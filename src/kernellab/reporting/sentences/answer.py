@@ -9,11 +9,20 @@ from kernellab.base.text import share_text
 from kernellab.record import verdict
 from kernellab.record.derived import DerivedRecord, DerivedResult
 from kernellab.record.statuses import IMPRECISE, OK, RIGHT, UNKNOWN, worst
+from kernellab.record.verdict import comparisons, own_doubts
 from kernellab.reporting.charts import series
 from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.sentences import battery, sanitizer
 from kernellab.reporting.sentences.statuses import BAD, is_right_here
-from kernellab.reporting.sentences.times import TimedResult, draws, time_text, timed, timing_label, too_few_rounds
+from kernellab.reporting.sentences.times import (
+    TimedResult,
+    draws,
+    energy_difference,
+    time_text,
+    timed,
+    timing_label,
+    too_few_rounds,
+)
 from kernellab.reporting.text import numbers
 
 
@@ -169,13 +178,48 @@ def _fastest_line(group: Sequence[DerivedResult]) -> str | None:
         rounds = numbers.count(best.time["rounds"], "round")
         problem = f"cannot be resolved with {rounds}" if too_few_rounds(best) else "is not resolved"
         claim = f"{best.impl} leads, but its lead over {rival['over']} {problem}"
+    claim += _energy(best)
     if baseline and rival and baseline["over"] != rival["over"]:
         claim += f"; {numbers.times(baseline['median'])} as fast as {baseline['over']}"
     if limit and limit["fraction"]:
         ceiling = "copy bandwidth" if limit["bound"] == "memory" else "matmul rate"
         claim += f", at {share_text(limit['fraction'])} of this machine's {ceiling}"
+        if limit["bound"] == "matmul" and limit["clock_mhz"]:
+            claim += f" at {limit['clock_mhz']:.0f} MHz"
         claim += numbers.ceiling_doubt(limit["fraction"])
+    claim += _state(best)
     return f"{best.result['op']} {numbers.case_label(best.result['case'])}{timing_label(group)}: {claim}."
+
+
+def _energy(row: TimedResult) -> str:
+    """`, with 20 % less energy`, where that is resolved; of an implementation alone its energy."""
+    energy, rival = row.verdict["energy"], row.speedup["fastest_other"]
+    ratio = row.verdict["energy_ratio"]["fastest_other"]
+    if energy is None:
+        return ""
+    if rival is None:
+        return f" and {numbers.energy(energy['median_j'])}"
+    difference = energy_difference(ratio)
+    if difference is None:
+        return ""
+    return f", {row.impl} with {difference}" if rival["verdict"] == "same" else f", with {difference}"
+
+
+def _state(row: TimedResult) -> str:
+    """`; the GPU was at its power limit of 700 W: times hold for that state, the comparison holds`."""
+    speedups = comparisons(row.verdict)
+    inherited = any(speedup["trust"]["verdict"] != "trusted" for speedup in speedups)
+    doubts = dict.fromkeys(doubt["name"] for speedup in speedups for doubt in own_doubts(row.verdict, speedup))
+    doubt = f"the comparison is doubtful: {', '.join(doubts)}" if doubts else ""
+    power = row.verdict["power"]
+    if power is None or not power["at_limit"] or row.trust["verdict"] == "trusted":
+        return f"; {doubt}" if doubt else ""
+    limit = f" of {power['limit_w']:.0f} W" if power["limit_w"] else ""
+    state = f"; the GPU was at its power limit{limit}: times hold for that state"
+    if not speedups:
+        return state
+    comparison = "it is not known whether the comparison does" if inherited else "the comparison holds"
+    return f"{state}, {doubt or comparison}"
 
 
 def groups_outside_sweeps(record: DerivedRecord) -> list[list[DerivedResult]]:

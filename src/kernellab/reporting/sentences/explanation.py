@@ -98,6 +98,8 @@ def _roofline_line(limit: Roofline, roof_us: float, time_us: float | None) -> st
     line = f"roofline: {limit.bytes / 1e6:.4g} MB, bound by {bound}, {words.duration(roof_us)} at least"
     if limit.intensity is not None:
         line += f"; {words.digits(limit.intensity)} operations per byte, the ridge is at {limit.ridge:.3g}"
+    if limit.clock_mhz and limit.matmul_tflops:
+        line += f"; products run at {words.digits(limit.matmul_tflops)} TFLOP/s at {limit.clock_mhz:.0f} MHz"
     return f"{line}; took {words.duration(time_us)}" if time_us else line
 
 

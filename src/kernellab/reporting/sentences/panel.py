@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kernellab.record import verdict
 from kernellab.record.derived import DerivedResult
 from kernellab.record.statuses import RIGHT
+from kernellab.record.timed_series import time_of
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table
 from kernellab.timing.timers import TIMERS
@@ -72,12 +72,11 @@ def _duration(us: float | None) -> str:
 
 def _forward_medians(result: DerivedResult) -> dict[tuple[str | None, str | None], float]:
     """The median of each series of the forward pass, by timer and cache."""
-    medians = {}
-    for entry in result["times"]:
-        time = verdict.time_of(entry) if entry["pass"] == "forward" and entry["samples_us"] else None
-        if time is not None:
-            medians[entry["timer"], entry["cache"]] = time["median_us"]
-    return medians
+    return {
+        (entry["timer"], entry["cache"]): time_of(entry)["median_us"]
+        for entry in result["times"]
+        if entry["pass"] == "forward" and entry["samples_us"]
+    }
 
 
 def _floor_us(result: DerivedResult, timer: str) -> float | None:

@@ -6,20 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kernellab.energy.documents import EnergyRatio
+from kernellab.energy.verdicts import obstacles
+from kernellab.machine.description import Ceilings
 from kernellab.record.derived import (
     DerivedResult,
     LimitJson,
     PassVerdict,
-    Ratio,
+    Speedup,
     Speedups,
     TimeVerdict,
     TrustVerdict,
 )
+from kernellab.record.verdict import HOLD, comparisons, comparisons_hold, own_doubts
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Column, Row, Table
 from kernellab.stats.intervals import FEWEST
+from kernellab.stats.trust import percent
 from kernellab.timing.timer import WARM
 from kernellab.timing.timers import default_timer
+
+_SAME_RATE = 0.01  # matmul rates that differ by less are not told apart
 
 
 @dataclass(frozen=True)
@@ -27,14 +34,21 @@ class TimedResult:
     """A result, and the verdict of one pass in which it was timed."""
 
     result: DerivedResult
+    verdict: PassVerdict
     time: TimeVerdict
     trust: TrustVerdict
-    speedup: Speedups
-    limit: LimitJson | None
 
     @property
     def impl(self) -> str:
         return self.result["impl"]
+
+    @property
+    def speedup(self) -> Speedups:
+        return self.verdict["speedup"]
+
+    @property
+    def limit(self) -> LimitJson | None:
+        return self.verdict["limit"]
 
 
 def timed(result: DerivedResult, pass_verdict: PassVerdict) -> TimedResult | None:
@@ -42,7 +56,7 @@ def timed(result: DerivedResult, pass_verdict: PassVerdict) -> TimedResult | Non
     time, trust = pass_verdict["time"], pass_verdict["trust"]
     if time is None or trust is None:
         return None
-    return TimedResult(result, time, trust, pass_verdict["speedup"], pass_verdict["limit"])
+    return TimedResult(result, pass_verdict, time, trust)
 
 
 def timing_label(group: Sequence[DerivedResult]) -> str:
@@ -61,6 +75,35 @@ def timing_label(group: Sequence[DerivedResult]) -> str:
 def trust_notes(rows: list[TimedResult]) -> list[str]:
     """Why times cannot be trusted, each reason once."""
     return _join_notes(rows, [(row.impl, r["name"], r["detail"]) for row in rows for r in row.trust["reasons"]])
+
+
+def comparison_notes(rows: Sequence[TimedResult]) -> list[str]:
+    """Which comparisons cannot be trusted and why; or that they hold, where the times alone cannot be trusted."""
+    if comparisons_hold([row.verdict for row in rows]):
+        return [HOLD]
+    return [
+        f"{reason['name']} ({row.impl} over {speedup['over']}): {reason['detail']}"
+        for row in rows
+        for speedup in comparisons(row.verdict)
+        for reason in own_doubts(row.verdict, speedup)
+    ]
+
+
+def limit_notes(rows: Sequence[TimedResult], ceilings: Ceilings | None) -> list[str]:
+    """With which matmul rate times were compared, where it is not that at the highest clock."""
+    limits = [row.limit for row in rows if row.limit and row.limit["bound"] == "matmul"]
+    rates = [limit["matmul_tflops"] for limit in limits if limit["matmul_tflops"]]
+    clocks = [limit["clock_mhz"] for limit in limits if limit["clock_mhz"]]
+    highest = ceilings["matmul_tflops"].get(rows[0].result["case"]["dtype"]) if ceilings and rows else None
+    if not clocks or not highest or all(abs(rate - highest) <= _SAME_RATE * highest for rate in rates):
+        return []
+    compared = f"{_range(rates, numbers.digits)} TFLOP/s at {_range(clocks, '{:.0f}'.format)} MHz"
+    return [f"of matmul: of the rate at the clock while timing, {compared}; after a pause it is {highest:.4g}"]
+
+
+def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low}–{high}"
 
 
 def cross_check_notes(rows: list[TimedResult], pass_name: str) -> list[str]:
@@ -118,6 +161,8 @@ def time_columns(rows: Sequence[TimedResult]) -> list[TimeColumn]:
         columns.append(TimeColumn(f"over {baselines[0]}", over_baseline, drop=1, align="left"))
     if len(rows) > 1:
         columns.append(TimeColumn("over the fastest other", over_fastest_other, drop=3, align="left"))
+    if any(r.verdict["energy"] for r in rows):
+        columns.append(TimeColumn("energy", energy_text))
     columns.append(TimeColumn("rate", rate_text, drop=2))
     if bounds and bounds[0]:
         columns.append(TimeColumn("of copy" if bounds[0] == "memory" else "of matmul", fraction_text))
@@ -136,7 +181,7 @@ def spread_text(r: TimedResult) -> str:
 
 def over_baseline(r: TimedResult) -> str:
     speedup = r.speedup["baseline"]
-    return f"{numbers.times(speedup['median'])} {_interval(speedup)}" if speedup else ""
+    return f"{numbers.times(speedup['median'])} {_interval(r, speedup)}" if speedup else ""
 
 
 def over_fastest_other(r: TimedResult) -> str:
@@ -146,11 +191,40 @@ def over_fastest_other(r: TimedResult) -> str:
     unresolved = "too few rounds:" if too_few_rounds(r) else "not resolved:"
     phrases = {"same": "same as", "not resolved": unresolved}
     phrase = phrases.get(speedup["verdict"], numbers.times(speedup["median"]))
-    return f"{phrase} {speedup['over']} {_interval(speedup)}"
+    return f"{phrase} {speedup['over']} {_interval(r, speedup)}"
 
 
-def _interval(speedup: Ratio) -> str:
-    return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])})"
+def _interval(r: TimedResult, speedup: Speedup) -> str:
+    doubt = numbers.DOUBT if own_doubts(r.verdict, speedup) else ""
+    return f"({numbers.ratio(speedup['low'])}–{numbers.ratio(speedup['high'])}){doubt}"
+
+
+def energy_text(r: TimedResult) -> str:
+    """`412 mJ ±0.4 %`."""
+    energy = r.verdict["energy"]
+    if energy is None:
+        return ""
+    spread = numbers.spread(energy["median_j"], energy["low_j"], energy["high_j"])
+    return f"{numbers.energy(energy['median_j'])} {spread}"
+
+
+def energy_difference(ratio: EnergyRatio | None) -> str | None:
+    """`20 % less energy`; None where no difference is resolved."""
+    if ratio is None or ratio["verdict"] not in ("less", "more"):
+        return None
+    return f"{percent(abs(ratio['median'] - 1))} {ratio['verdict']} energy"
+
+
+def energy_notes(rows: Sequence[TimedResult], pass_name: str) -> list[str]:
+    """Why the energy of implementations is not known, or not comparable: each reason once."""
+    notes = []
+    for row in rows:
+        entries = [entry.get("energy") for entry in row.result["times"] if entry["pass"] == pass_name]
+        notes += [(row.impl, "energy is not measured", reason) for reason in obstacles(entries)]
+        energy = row.verdict["energy"]
+        if energy and energy["contended"]:
+            notes.append((row.impl, "energies are not compared", energy["contended"]))
+    return _join_notes(list(rows), notes)
 
 
 def too_few_rounds(r: TimedResult) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kernellab.record import verdict
+import statistics
+
+from kernellab.energy.documents import EnergyJson
 from kernellab.record.schema import BuiltJson, MemoryJson, Result, Telemetry, TimeSeries
+from kernellab.record.timed_series import time_of
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.numbers import count, duration
 
@@ -12,6 +15,7 @@ _CANDIDATES = 4  # of torch.compile's that are named: there may be dozens
 
 def detail_lines(result: Result) -> list[str]:
     lines = [_series_line(entry) for entry in result["times"] if entry["samples_us"]]
+    lines += [_energy_line(energy) for entry in result["times"] if (energy := entry.get("energy")) and energy["joules"]]
     lines += [f"{e['timer']}: {e['status']}: {e['reason']}" for e in result["times"] if e["status"] == "skipped"]
     lines += [f"memory, {pass_name}: {_memory(sizes)}" for pass_name, sizes in result["memory"].items()]
     if result["built"]:
@@ -25,8 +29,7 @@ def detail_lines(result: Result) -> list[str]:
 
 
 def _series_line(entry: TimeSeries) -> str:
-    time = verdict.time_of(entry)
-    assert time is not None
+    time = time_of(entry)
     low, high = duration(time["low_us"]), duration(time["high_us"])
     parts = [
         f"{entry['pass']}, {entry['timer']}, {entry['cache']}: {duration(time['median_us'])} ({low} – {high})",
@@ -51,6 +54,23 @@ def _telemetry_ranges(columns: Telemetry) -> list[str]:
             low, high = f"{min(values):.4g}", f"{max(values):.4g}"
             ranges.append(f"{low} {unit}" if low == high else f"{low}–{high} {unit}")
     return ranges
+
+
+def _energy_line(energy: EnergyJson) -> str:
+    median = statistics.median
+    parts = [
+        f"energy: {numbers.energy(median(energy['joules']))} a call, {duration(median(energy['us']))} a call",
+        f"{median(energy['watts']):.4g} W",
+        f"{count(len(energy['joules']), 'block')} of {median(energy['seconds']):.2g} s",
+        f"the counter resolves {100 * max(energy['resolution']):.2g} %",
+    ]
+    if energy["step_s"] is not None and energy["lead_s"] is not None:
+        parts.append(
+            f"it moves every {1e3 * energy['step_s']:.3g} ms and follows the power in {energy['lead_s']:.2g} s"
+        )
+    if energy["idle_w"] is not None:
+        parts.append(f"{energy['idle_w']:.4g} W without work")
+    return "; ".join(parts)
 
 
 def _memory(sizes: MemoryJson) -> str:

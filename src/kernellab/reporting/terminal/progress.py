@@ -19,6 +19,7 @@ _STAGES = {
     "gradients": "checking the gradients of",
     "build": "building",
     "time": "timing",
+    "energy": "measuring the energy of",
     "profile": "profiling",
 }
 

@@ -14,7 +14,16 @@ from kernellab.reporting.charts import table as sweep_table
 from kernellab.reporting.sentences import answer
 from kernellab.reporting.sentences.answer import groups_outside_sweeps
 from kernellab.reporting.sentences.statuses import is_right_here, notes, status_text
-from kernellab.reporting.sentences.times import cross_check_notes, time_table, timed, timing_label, trust_notes
+from kernellab.reporting.sentences.times import (
+    comparison_notes,
+    cross_check_notes,
+    energy_notes,
+    limit_notes,
+    time_table,
+    timed,
+    timing_label,
+    trust_notes,
+)
 from kernellab.reporting.terminal import battery, details, panel, sanitizer
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.table import Cell, Column, Row, Table, print_table
@@ -72,7 +81,10 @@ def show_group(group: list[DerivedResult], record: DerivedRecord, out: Console, 
             print_table(time_table(rows), out)
         for line in trust_notes(rows):
             _print_wrapped([Text(line, style="yellow")], out)
-        for line in cross_check_notes(rows, pass_name):
+        for line in comparison_notes(rows):
+            _print_wrapped([Text(line, style="yellow")], out)
+        remarks = [*limit_notes(rows, record["machine"].get("ceilings")), *energy_notes(rows, pass_name)]
+        for line in (*remarks, *cross_check_notes(rows, pass_name)):
             _print_wrapped([Text(line, style="dim")], out)
     panel.show(group, out)
     width = max(len(r["impl"]) for r in group)

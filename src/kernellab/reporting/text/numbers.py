@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernellab.declaration.case import Case
 from kernellab.declaration.documents import CaseJson
 
+DOUBT = " ?"  # behind a number that is not trusted
 _ABOVE_CEILING = 1.1  # a measured ceiling that is exceeded by more than this was measured too low
 
 
@@ -14,6 +15,14 @@ def duration(us: float) -> str:
         if us < limit:
             return f"{digits(us * factor)} {unit}"
     return f"{digits(us * 1e-6)} s"
+
+
+def energy(joules: float) -> str:
+    """Joules with a unit that keeps three or four digits: `812 µJ`, `38.2 mJ`, `1.31 J`."""
+    for limit, factor, unit in ((1e-3, 1e6, "µJ"), (1.0, 1e3, "mJ")):
+        if joules < limit:
+            return f"{digits(joules * factor)} {unit}"
+    return f"{digits(joules)} J"
 
 
 def digits(value: float) -> str:

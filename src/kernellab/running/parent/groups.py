@@ -125,7 +125,8 @@ class Groups:
             names = [impl for impl in impls if self.remaining.needs_timing(group, impl, series)]
             if names:
                 timing = self.settings.timing(self.device, series, max(1, len(self.groups)))
-                requests.append({"series": series, "impls": names, "timing": timing})
+                blocks = self.settings.energy_blocks() if series in self.remaining.energy_series else 0
+                requests.append({"series": series, "impls": names, "timing": timing, "energy_blocks": blocks})
         return requests
 
     def _observe(self, group: Group, event: Event) -> Command | None:
@@ -264,4 +265,4 @@ class Groups:
 
 def _is_noise(event: CaseEvent) -> bool:
     """Whether the journal does not need an event: phases of samples, which rounds record, and of no implementation."""
-    return isinstance(event, (PhaseBegun, PhaseEnded)) and (event.phase == "time" or event.impl is None)
+    return isinstance(event, (PhaseBegun, PhaseEnded)) and (event.phase in ("time", "energy") or event.impl is None)

@@ -45,6 +45,8 @@ class RemainingWork:
         series = settings.series(device)
         # Timers that need a profiler have their own worker; the others run where implementations are checked.
         self.series = [entry for entry in series if not needs_profiler(entry["timer"])]
+        first = {entry["pass"]: entry for entry in reversed(self.series)}
+        self.energy_series = list(first.values())  # in which the energy is measured too: one of each pass
         self.profiler_series = [entry for entry in series if needs_profiler(entry["timer"])]
 
     def result(self, group: Group, impl: str) -> Result:

@@ -32,6 +32,7 @@ class SeriesRequest(TypedDict):
     series: SeriesJson
     impls: list[str]
     timing: TimingPlan
+    energy_blocks: int  # in which the energy of each is measured; 0: it is not
 
 
 class KernelSeriesRequest(TypedDict):

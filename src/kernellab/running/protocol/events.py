@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
 from kernellab.declaration.documents import CaseJson, PeerLibraryJson
-from kernellab.machine.description import Peaks
+from kernellab.machine.description import MatmulRate, Peaks
 from kernellab.record.event import Event
 from kernellab.record.result_events import SeriesEvent
 from kernellab.record.schema import GpuJson
@@ -68,6 +68,7 @@ class CeilingsMeasured(TransientEvent, name="ceilings"):
     threads: int | None
     measured_at: str
     doubts: list[str]
+    matmul_by_clock: dict[str, list[MatmulRate]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

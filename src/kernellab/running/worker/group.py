@@ -202,7 +202,7 @@ class GroupRunner:
                 self._errors.get(_compared_pass(pass_name), {}),
             )
             runner = SeriesRunner(self.task, series, self.telemetry, judge)
-            failed |= runner.run(names, *prepared[pass_name], request["timing"])
+            failed |= runner.run(names, *prepared[pass_name], request["timing"], energy_blocks=request["energy_blocks"])
             for phase, seconds in runner.spent.items():
                 self._spent_s[phase] = self._spent_s.get(phase, 0.0) + seconds
 

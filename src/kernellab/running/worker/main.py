@@ -141,8 +141,12 @@ class Worker:
         from kernellab.timing.ceilings import measure_ceilings
         from kernellab.timing.timers import burst_timer
 
-        measured, _, doubts = self._measure_alone(lambda: measure_ceilings(burst_timer(self.device)))
-        self.channel.send(CeilingsMeasured(**measured, doubts=doubts))
+        measured, _, doubts = self._measure_alone(
+            lambda: measure_ceilings(burst_timer(self.device), lambda: self.telemetry.sample(force=True))
+        )
+        if measured.get("matmul_by_clock"):  # each rate has its clock, so that a clock that moved is no doubt
+            doubts = {name: doubt for name, doubt in doubts.items() if name not in ("throttled", "clock-moved")}
+        self.channel.send(CeilingsMeasured(**measured, doubts=list(doubts.values())))
 
     def _measure_rates(self, command: commands.MeasureRates) -> None:
         from kernellab.timing.rates import measure_rates
@@ -154,7 +158,11 @@ class Worker:
         readings = columns.get("sm_mhz" if self.device.type == "cuda" else "mhz", [])
         clocks = [float(mhz) for mhz in readings if isinstance(mhz, (int, float)) and mhz]
         self.channel.send(
-            RatesMeasured(rates=rates, clock_mhz=[min(clocks), max(clocks)] if clocks else None, doubts=doubts)
+            RatesMeasured(
+                rates=rates,
+                clock_mhz=[min(clocks), max(clocks)] if clocks else None,
+                doubts=list(doubts.values()),
+            )
         )
 
     def _time_grids(self, command: commands.TimeGrids) -> None:
@@ -170,15 +178,16 @@ class Worker:
                 between=self.telemetry.sample,
             )
         )
-        self.channel.send(GridsTimed(block_ms=measured["block_ms"], grids=measured["grids"], doubts=doubts))
+        grids, block_ms = measured["grids"], measured["block_ms"]
+        self.channel.send(GridsTimed(block_ms=block_ms, grids=grids, doubts=list(doubts.values())))
 
     def _sample(self) -> None:
         self.telemetry.sample(force=True)
 
     def _measure_alone(
         self, measure: Callable[[], _Measured]
-    ) -> tuple[_Measured, dict[str, list[JsonValue]], list[str]]:
-        """Measure while no other run is timing on the device: the result, the telemetry, and reasons to doubt it."""
+    ) -> tuple[_Measured, dict[str, list[JsonValue]], dict[str, str]]:
+        """Measure while no other run is timing on the device: the result, the telemetry, and doubts by name."""
         from kernellab.stats import trust
 
         with timing_lock(self.channel, self.device):
@@ -188,7 +197,7 @@ class Worker:
             self.telemetry.sample(force=True)
         columns = self.telemetry.columns(since=began)
         doubts = trust.find_reasons(columns, [], device=self.device.type, steady=None, interval=None)
-        return measured, columns, [f"{doubt['name']}: {doubt['detail']}" for doubt in doubts]
+        return measured, columns, {doubt["name"]: f"{doubt['name']}: {doubt['detail']}" for doubt in doubts}
 
     # Ops -----------------------------------------------------------------------------------------------
 

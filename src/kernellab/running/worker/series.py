@@ -20,11 +20,19 @@ from kernellab.declaration.passes import pass_of
 from kernellab.machine.gpu_state import gpu_is_dead, synchronise
 from kernellab.machine.memory import free_bytes, is_memory_error, out_of_memory, peak
 from kernellab.machine.telemetry import Telemetry
-from kernellab.record.result_events import ImplFailed, MemoryMeasured, RoundTimed, SamplesDiscarded, SeriesTimed
+from kernellab.record.result_events import (
+    EnergyMeasured,
+    ImplFailed,
+    MemoryMeasured,
+    RoundTimed,
+    SamplesDiscarded,
+    SeriesTimed,
+)
 from kernellab.record.schema import SeriesJson
 from kernellab.record.settings import TimingPlan
 from kernellab.running.worker.batches import BatchRunner
 from kernellab.running.worker.channel import GpuContextLost
+from kernellab.running.worker.energy import EnergyMeter
 from kernellab.running.worker.guards.global_state import guard_global_state, guard_settings
 from kernellab.running.worker.guards.result_judge import BatchSample, ResultJudge
 from kernellab.running.worker.guards.timing_guard import TimingGuard
@@ -95,6 +103,8 @@ class SeriesRunner:
         sets: InputSets,
         form: ResultForm | None,
         timing: TimingPlan,
+        *,
+        energy_blocks: int = 0,
     ) -> set[str]:
         """Time implementations in interleaved rounds; the names of those that failed.
 
@@ -111,7 +121,7 @@ class SeriesRunner:
         strict = False
         while remaining:
             try:
-                self._run_rounds(remaining, sets, form, plan, strict=strict)
+                self._run_rounds(remaining, sets, form, plan, strict=strict, energy_blocks=energy_blocks)
                 break
             except Disturbed:
                 strict = True
@@ -125,7 +135,14 @@ class SeriesRunner:
         return failed
 
     def _run_rounds(
-        self, names: list[str], sets: InputSets, form: ResultForm | None, plan: Plan, *, strict: bool
+        self,
+        names: list[str],
+        sets: InputSets,
+        form: ResultForm | None,
+        plan: Plan,
+        *,
+        strict: bool,
+        energy_blocks: int,
     ) -> None:
         assert self.series["timer"] is not None
         assert self.series["cache"] is not None
@@ -180,21 +197,24 @@ class SeriesRunner:
                         round=number,
                         samples_us={name: list(times_us) for name, times_us in round_us.items()},
                         calls=dict(rounds.calls),
+                        before=rounds.before,
+                        clocks_mhz=rounds.clocks_mhz if self.device.type == "cuda" else None,
                     )
                 )
             self.telemetry.sample(force=True)
+            columns = self.telemetry.columns(since=warm)
             ended = monotonic()
             floors = {calls: timer.floor_us(calls) for calls in set(rounds.calls.values())}
             guard.check_functions_finally()
-            overridden = self.task.integrity.operators.restore()
-            if (find_replaced() or overridden or guard.disturbed or not sets.contents_intact()) and not strict:
-                sets.remake_contents()
-                raise Disturbed
+            self._refuse_disturbance(guard, sets, find_replaced, strict=strict)
             self._sample_all(timer, impls, guard)
             self._refuse(self._judge.judge_rounds(self._comparable(guard.samples), self._note))
             self._refuse_caches(timer, impls, rounds, form, samples_us)
             batches = self._run_batches(rounds, samples_us) if timer.is_duration else {}
             guard.check_functions_finally()
+            if energy_blocks:
+                self._measure_energy(impls, samples_us, guard, energy_blocks)
+                self._refuse_disturbance(guard, sets, find_replaced, strict=strict)
         self._refuse(self._judge.judge_batches(self._comparable(batches if form is not None else {}), self._note))
         self.spent["build"] += built - began
         self.spent["warm-up"] += rounds.warmup_s
@@ -210,9 +230,32 @@ class SeriesRunner:
                 warmup_s=rounds.warmup_s,
                 steady=rounds.steady,
                 floor_us={name: floors[calls] for name, calls in rounds.calls.items()},
-                telemetry=self.telemetry.columns(since=warm),
+                telemetry=columns,
             )
         )
+
+    def _refuse_disturbance(
+        self, guard: TimingGuard, sets: InputSets, find_replaced: Callable[[], list[str]], *, strict: bool
+    ) -> None:
+        """Start over, strictly, if some implementation changed what the others use."""
+        overridden = self.task.integrity.operators.restore()
+        if (find_replaced() or overridden or guard.disturbed or not sets.contents_intact()) and not strict:
+            sets.remake_contents()
+            raise Disturbed
+
+    def _measure_energy(
+        self, impls: Mapping[str, TimedImpl], samples_us: Mapping[str, list[float]], guard: TimingGuard, blocks: int
+    ) -> None:
+        """The energy of each implementation. The results of its calls are judged as those of the rounds are."""
+        guard.samples.clear()
+        began = monotonic()
+        meter = EnergyMeter(self.device, self.telemetry, guard, self._running, self.task.seed)
+        call_us = {name: statistics.median(times_us) for name, times_us in samples_us.items()}
+        energy = meter.measure(impls, call_us, blocks)
+        self.spent["energy"] = monotonic() - began
+        guard.check_functions_finally()
+        self._refuse(self._judge.judge_rounds(self._comparable(guard.samples), self._note))
+        self.channel.send(EnergyMeasured(**self._series_fields(), energy=energy))
 
     def _watch(self, rounds: Rounds, objects: Sequence[object]) -> Callable[[], list[str]]:
         """A function that undoes replacements in kernellab's own code and objects, and names what was replaced."""

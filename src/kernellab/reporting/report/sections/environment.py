@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from kernellab.machine.description import Ceilings
 from kernellab.record.derived import DerivedRecord
 from kernellab.reporting.report.parts.section import Run, Section
 from kernellab.reporting.text import numbers
@@ -28,7 +29,7 @@ def _rows(record: DerivedRecord) -> list[tuple[str, str]]:
     ceilings = machine.get("ceilings")
     if ceilings:
         rates = [f"copy {numbers.digits(ceilings['copy_gbps'])} GB/s"]
-        rates += [f"matmul {name} {numbers.digits(rate)} TFLOP/s" for name, rate in ceilings["matmul_tflops"].items()]
+        rates += [f"matmul {name} {_matmul(ceilings, name)}" for name in ceilings["matmul_tflops"]]
         rows["measured ceilings"] = ", ".join(rates)
     if environment:
         cpu = environment["cpu"]
@@ -44,3 +45,11 @@ def _rows(record: DerivedRecord) -> list[tuple[str, str]]:
         parts = [origin["began"] or "", shlex.join(origin["command"][:200]), origin["machine"]]
         rows[f"joined run {number}"] = " · ".join(filter(None, parts))
     return [(name, value) for name, value in rows.items() if value]
+
+
+def _matmul(ceilings: Ceilings, dtype: str) -> str:
+    """`805 TFLOP/s at 1980 MHz, 690 TFLOP/s at 1470 MHz`."""
+    by_clock = ceilings.get("matmul_by_clock", {}).get(dtype)
+    if not by_clock:
+        return f"{numbers.digits(ceilings['matmul_tflops'][dtype])} TFLOP/s"
+    return ", ".join(f"{numbers.digits(rate['tflops'])} TFLOP/s at {rate['clock_mhz']:.0f} MHz" for rate in by_clock)

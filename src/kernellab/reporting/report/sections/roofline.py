@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernellab.base.json import JsonObject
+from kernellab.gpumodel.roofline import matmul_limits
 from kernellab.machine.description import Ceilings
 from kernellab.record.derived import DerivedResult, LimitJson, TrustVerdict
 from kernellab.record.statuses import RIGHT
@@ -132,11 +133,10 @@ def _by_intensity(points: Sequence[_Point], ceilings: Ceilings, mark_of: Mapping
     gbps, xs = ceilings["copy_gbps"], [point.x for point in points]
     roofs, rates = [], [point.rate for point in points]
     for dtype in dict.fromkeys(point.result["case"]["dtype"] for point in points):
-        rate = ceilings["matmul_tflops"].get(dtype)
-        if rate:
+        for name, rate in matmul_limits(ceilings, dtype).items():
             ridge = rate * 1e3 / gbps
             ends = [min(*xs, ridge) / 3, ridge, max(*xs, ridge) * 3]
-            roofs.append(_limit_line(f"{dtype} limit, measured", ends, [min(x * gbps / 1e3, rate) for x in ends]))
+            roofs.append(_limit_line(name, ends, [min(x * gbps / 1e3, rate) for x in ends]))
             rates.append(rate)
             xs = [*xs, ridge]
     return figure(

@@ -41,7 +41,8 @@ def section(run: Run) -> Section | None:
             rows = _rows(group, pass_name)
             if rows and len(figures) < _MOST_FIGURES:
                 name = f"{run.prefix}samples-{len(figures)}"
-                charts.append({"figure": _place(name, rows, pass_name), "lines": times.trust_notes(rows)})
+                doubts = [*times.trust_notes(rows), *times.comparison_notes(rows)]
+                charts.append({"figure": _place(name, rows, pass_name), "lines": doubts})
                 figures[name] = _figure(rows, pass_name, mark_of)
             elif rows:
                 left_out += 1

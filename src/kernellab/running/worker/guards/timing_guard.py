@@ -87,11 +87,15 @@ class TimingGuard:
         self._functions_replaced = strict  # some implementation has replaced a function
         self._log_mark = 0
         self._pending: _Pending | None = None
+        self._burst_clock_mhz: float | None = None
 
     def clock_mhz(self) -> float | None:
         reading = self._telemetry.sample(force=True) or {}
         mhz = reading.get("sm_mhz")
         return float(mhz) if isinstance(mhz, (int, float)) else None
+
+    def burst_clock_mhz(self) -> float | None:
+        return self._burst_clock_mhz
 
     def verifier(self, impl: TimedImpl) -> Verify:
         """Queues the sampling right behind the last call, on its stream, so that late work is not in the sample."""
@@ -105,7 +109,8 @@ class TimingGuard:
                 refuse_returned_inputs(self._op[impl.name], outputs, impl.sets[number], self._form.aliases)
                 sampled = ResultSample(impl.sets.content_of(number), take_sample(outputs))
                 self._pending = _Pending(outputs, number, sampled, self._check_inputs(impl, number))
-            self._telemetry.sample()  # now, because the device is busy
+            self._burst_clock_mhz = self._telemetry.clock_mhz()  # now, because the device is busy
+            self._telemetry.sample()
 
         return verify
 
