@@ -65,6 +65,10 @@ def _near_one(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return (x.double() / 4).exp().to(x.dtype)
 
 
+def _over_root_of_width(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return (x.double() / max(1, x.shape[-1] if x.dim() else 1) ** 0.5).to(x.dtype)
+
+
 def _magnitude(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return x.abs()
 
@@ -132,9 +136,16 @@ def _angles(function: str, repeat: str | None) -> Fill:
 
 _MAGNITUDES = ("large to overflow", "moderately large", "tiny and denormal", "all equal", "one outlier")
 
+# Not those that make all rows of a matrix alike: every row of x·Wᵀ would then be one number, repeated.
+_OF_WEIGHTS = (
+    *("large to overflow", "moderately large", "tiny and denormal", "with ±inf", "with NaN", "rows of -inf"),
+    *("all zero", "one outlier", "large negative", "far from 0", "large at the end", "far larger at the end"),
+)
+
 positive = ValueKind("kl.positive", _exponential, _MAGNITUDES)
 nonnegative = ValueKind("kl.nonnegative", _magnitude, (*_MAGNITUDES, "all zero"))
 scale = ValueKind("kl.scale", _near_one, ("all equal",))
+weights = ValueKind("kl.weights", _over_root_of_width, _OF_WEIGHTS)
 probabilities = ValueKind(
     "kl.probabilities",
     _softmax,
