@@ -29,10 +29,15 @@ Given = Sequence[torch.Tensor | None]
 
 
 class Forward(Protocol):
-    """Computes the outputs that the op's contract names from its inputs. It takes `wanted`, as backward does, if the
-    contract says so."""
+    """Computes the outputs that the op's contract names from its inputs."""
 
     def __call__(self, *inputs: torch.Tensor) -> Tensors: ...
+
+
+class InformedForward(Protocol):
+    """The same for a contract with `forward_takes_wanted`: `wanted` is what backward will be given."""
+
+    def __call__(self, *inputs: torch.Tensor, wanted: Sequence[bool]) -> Tensors: ...
 
 
 class Backward(Protocol):
@@ -45,7 +50,7 @@ class Backward(Protocol):
 class Passes(NamedTuple):
     """The two passes of an implementation, for given options of the op."""
 
-    forward: Forward
+    forward: Forward | InformedForward
     backward: Backward
 
 
@@ -66,9 +71,9 @@ class Contract:
     gradient. Backward does not compute the gradients of the `added` inputs: each is the upstream gradient of the first
     result.
 
-    With `forward_takes_wanted`, forward is told which gradients backward will have to compute. An output that no backward
-    pass will read may then be `left_out`. Outputs that are `handed_over` belong to the first backward pass of a call,
-    which may overwrite them and return their memory; for a later one they are left out.
+    With `forward_takes_wanted`, forward is told which gradients backward will have to compute. An output that no
+    backward pass will read may then be `left_out`. Outputs that are `handed_over` belong to the first backward pass of
+    a call, which may overwrite them and return their memory; for a later one they are left out.
     """
 
     inputs: tuple[str, ...]
@@ -94,9 +99,9 @@ class Contract:
         """Which gradients backward has to compute, from which inputs need one."""
         return [any(needs_gradient[place] for place in group) for group in self._input_places]
 
-    def inform(self, forward: Forward, wanted: Sequence[bool]) -> Forward:
+    def inform(self, forward: Forward | InformedForward, wanted: Sequence[bool]) -> Forward:
         """The forward pass, told which gradients are wanted if it takes that."""
-        return functools.partial(forward, wanted=wanted) if self.forward_takes_wanted else forward
+        return functools.partial(forward, wanted=wanted) if self.forward_takes_wanted else forward  # type: ignore
 
     def hand_over(self, saved: Given) -> tuple[Given, Given]:
         """What every backward pass gets, and what the first one gets in the place of tensors that are left out."""

@@ -6,14 +6,15 @@ is read through TMA descriptors where the GPU has them and the memory is aligned
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import torch
 import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernellab.ops.gpus import capability
+from kernellab.ops.gpus import capability, shared_bytes
 
 
 class Tiles(NamedTuple):
@@ -34,6 +35,31 @@ class Tiles(NamedTuple):
     per_sm: int = 0
     halves: bool = False
 
+    def shared_bytes(self, element_size: int, *, stores: bool) -> int:
+        """What a program needs that reads tiles through descriptors, and stores them so if it `stores` any."""
+        read = self.stages * (self.rows + self.cols) * self.depth
+        stored = self.rows * self.cols // (2 if self.halves else 1) if stores else 0
+        return element_size * (read + stored)
+
+
+# By the arithmetic of the products, see `arithmetic`: (tiles of 128 × 128 in the result up to, how it is divided).
+TilesTable: TypeAlias = Mapping[str, Sequence[tuple[int | None, Tiles]]]
+# Without descriptors, or where there is too little shared memory for what a table says. Not measured.
+OTHER_TILES = {
+    "16-bit": Tiles(128, 128, 32, 8, 4),
+    "tf32": Tiles(128, 64, 32, 4, 3),
+    "ieee": Tiles(64, 64, 16, 4, 3),
+}
+
+
+def choose_tiles(table: TilesTable, x: torch.Tensor, weight: torch.Tensor, *, tma: bool, stores: bool) -> Tiles:
+    """How to divide x·Wᵀ, of which a program stores its tile if it `stores` any."""
+    count = triton.cdiv(x.shape[0], 128) * triton.cdiv(weight.shape[0], 128)
+    kind = arithmetic(x)
+    tiles = next(tiles for limit, tiles in table[kind] if limit is None or count <= limit)
+    fits = tma and tiles.shared_bytes(x.element_size(), stores=stores) <= shared_bytes(x.device)
+    return tiles if fits else OTHER_TILES[kind]
+
 
 def has_descriptors(*matrices: torch.Tensor) -> bool:
     """Whether TMA can read and write all these matrices."""
@@ -51,10 +77,16 @@ def described(x: torch.Tensor, rows: int, cols: int) -> TensorDescriptor:
     return TensorDescriptor(x, list(x.shape), list(x.stride()), [rows, cols])
 
 
+def arithmetic(x: torch.Tensor) -> str:
+    """How products are computed: of 16 bits exactly; of float32 as PyTorch's own, in `tf32` or in `ieee` float32."""
+    if x.element_size() == 2:
+        return "16-bit"
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
 def precision(x: torch.Tensor) -> str:
-    """How products of float32 are computed: as PyTorch's own are. 16-bit products are exact."""
-    reduced = x.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
-    return "tf32" if reduced else "ieee"
+    """The same for `multiply_tile`."""
+    return "tf32" if arithmetic(x) == "tf32" else "ieee"
 
 
 @triton.jit
@@ -75,7 +107,7 @@ def multiply_tile(
 ):  # fmt: skip
     """The products of the ROWS rows of x from `row` on and the COLS rows of w from `col` on, in fp32.
 
-    x and w are descriptors with TMA, else pointers; x_row and w_row are strides. Beyond the last row the products are of
+    x and w are descriptors with TMA, else pointers; x_row and w_row are strides. Beyond the last row the products have
     no meaning. EVEN: DEPTH divides the depth.
     """
     sums = tl.zeros([ROWS, COLS], tl.float32)

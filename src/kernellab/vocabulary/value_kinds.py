@@ -9,6 +9,7 @@ imported modules, each other and constants.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ def _near_one(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _over_root_of_width(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return (x.double() / max(1, x.shape[-1] if x.dim() else 1) ** 0.5).to(x.dtype)
+    return (x.double() / math.sqrt(max(1, x.shape[-1] if x.dim() else 1))).to(x.dtype)
 
 
 def _magnitude(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

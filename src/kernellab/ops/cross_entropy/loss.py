@@ -24,7 +24,8 @@ class Settings(NamedTuple):
     def require(self, target: torch.Tensor) -> None:
         """Raise an error for options and for a dtype of targets that no kernel takes."""
         if target.dtype != torch.int64:
-            raise TypeError(f"cross_entropy takes targets of torch.int64, not {target.dtype}: convert them with .long()")
+            found = target.dtype
+            raise TypeError(f"cross_entropy takes targets of torch.int64, not {found}: convert them with .long()")
         if self.reduction not in ("mean", "sum", "none"):
             raise ValueError(f"cross_entropy has no reduction {self.reduction!r}: use mean, sum or none")
         if not 0 <= self.label_smoothing <= 1:

@@ -16,9 +16,7 @@ def _flops(x, weight):
 
 def _cost(x, weight, target, *, reduction="mean", **_):
     results = len(target) if reduction == "none" else 1
-    return kl.Cost(
-        read=[x, weight, target], write=[results * x.element_size()], flops={"matmul": _flops(x, weight)}
-    )
+    return kl.Cost(read=[x, weight, target], write=[results * x.element_size()], flops={"matmul": _flops(x, weight)})
 
 
 def _grad_cost(x, weight, target, **_):
@@ -47,8 +45,8 @@ def _grad_cost(x, weight, target, **_):
 def linear_cross_entropy(x, weight, target, *, reduction="mean", label_smoothing=0.0, ignore_index=-100):
     """−log softmax(x·Wᵀ)[target] of every row of x, as PyTorch's linear layer and cross_entropy have it together.
 
-    A target outside [0, V) that is not ignored is undefined here, as in cross_entropy. There is no implementation in CUDA
-    C++: the products are cuBLAS's, and of what is left Triton's kernel is limited by memory.
+    A target outside [0, V) that is not ignored is undefined here, as in cross_entropy. There is no implementation in
+    CUDA C++: the products are cuBLAS's, and the kernel between them waits for memory, in any language.
     """
     logits = x @ weight.t()
     # A constant subtracted from a row changes neither its loss nor the gradient.

@@ -1,12 +1,11 @@
 """What the implementations of linear_cross_entropy share: their passes, and the loop over chunks of tokens.
 
 The logits of one chunk after the other are computed in one buffer by PyTorch's matmul. A kernel of the implementation
-turns them, in place, into losses and into their gradient; two more products make of that the gradient of x, complete for
-these tokens, and a part of that of the weight, which is added to the parts before in the tensor's dtype. There are at most
-MOST_CHUNKS chunks, so that a gradient in 16 bits is rounded so many times and no more.
+turns them, in place, into losses and into their gradient. Two more products make of that the gradient of x, complete
+for these tokens, and a part of that of the weight, which is added to the parts before it in the tensor's dtype.
 
-Losses that are added up have one upstream gradient, a factor. So their gradients can be computed with the losses, in the
-forward pass, and multiplied by it in backward: three products in all, as many as PyTorch needs with all logits in
+Losses that are added up have one upstream gradient, a factor. So their gradients can be computed with the losses, in
+the forward pass, and multiplied by it in backward: three products in all, as many as PyTorch needs with all logits in
 memory. Otherwise forward computes the losses alone, and backward computes the logits again: four products.
 """
 
@@ -20,8 +19,9 @@ import torch
 from kernellab.ops.cross_entropy.loss import Settings
 from kernellab.ops.gradients import Contract, Given, Passes, Tensors, is_left_out, left_out
 
-# A sixth of the logits is in memory at a time. More chunks would take less, but the weight's gradient is read, written and
-# rounded for each of them.
+# A sixth of the logits is in memory at a time. More chunks would take less memory, but for each of them the weight's
+# gradient is read, written and, in 16 bits, rounded. With six roundings of at most ½ it stays within what a check
+# allows: twice PyTorch's error plus 4.
 MOST_CHUNKS = 6
 LEAST_ROWS, ROWS_STEP = 256, 128  # of a chunk: matmuls of fewer rows are slower
 _ALIGNED_BYTES = 16
@@ -42,8 +42,8 @@ class Kernels(Protocol):
         settings: Settings,
     ) -> None:
         """The losses of the tokens of a chunk, and in the place of the logits their gradient, each row times its scale;
-        without `scales` there is no gradient. `scales`, [rows] or [], and `losses` are in the dtype of sums. Rows of the
-        logits are unit-stride; each starts at a multiple of 16 bytes."""
+        without `scales` there is no gradient. `scales`, [rows] or [], and `losses` are in the dtype of sums. The logits
+        are from `new_logits`."""
 
     def multiply(self, gradient: torch.Tensor, factor: torch.Tensor) -> None:
         """Multiply a contiguous tensor by a number, in place."""
@@ -81,8 +81,11 @@ def linear_loss_passes(kernels: Kernels, settings: Settings, *, ahead: bool = Tr
 
 
 def can_be_ahead(x: torch.Tensor, reduction: object) -> bool:
-    """Whether gradients can be computed before the upstream gradient is known. float16 has no room for it: probabilities
-    over many tokens vanish, unless a large upstream gradient, as the scale of a loss is, comes first."""
+    """Whether gradients can be computed before the upstream gradient is known.
+
+    Not in float16: a probability divided by the number of tokens is 0 there, unless it is multiplied by the large
+    upstream gradient, the scale of a loss, that training with float16 needs.
+    """
     return reduction != "none" and x.dtype != torch.float16
 
 

@@ -1,7 +1,8 @@
 """Cross-entropy of a linear layer in Triton: the losses without any logits in memory, and the kernel of a chunk.
 
-The arithmetic is that of ops/cross_entropy. The losses alone come from one kernel: a program keeps a running log-sum-exp of
-its tokens over a part of the vocabulary, from products that it never stores; a small kernel joins the parts.
+The arithmetic is that of ops/cross_entropy. The losses alone come from one kernel: a program keeps a running
+log-sum-exp of its tokens over a part of the vocabulary, from products that it never stores. A small kernel joins the
+parts.
 """
 
 from __future__ import annotations
@@ -25,13 +26,24 @@ from kernellab.ops.cross_entropy.triton import (
 from kernellab.ops.floats import require_float
 from kernellab.ops.gpus import sm_count
 from kernellab.ops.linear import unit_depth
-from kernellab.ops.linear_triton import Tiles, described, has_descriptors, multiply_tile, precision, tile_place
+from kernellab.ops.linear_triton import (
+    Tiles,
+    choose_tiles,
+    described,
+    has_descriptors,
+    multiply_tile,
+    precision,
+    tile_place,
+)
 from kernellab.ops.rows_triton import columns_of_groups, load
 from kernellab.ops.softmax.triton import finite
 
-# By bytes per element: how the products of the losses are divided. Not measured yet: benchmarks/linear.py --tune times
-# CANDIDATES.
-TILES = {2: Tiles(128, 256, 64, 8, 3, group=16), 4: Tiles(128, 128, 32, 8, 3, group=16)}
+# How the products of the losses are divided. Not measured yet: benchmarks/linear.py --tune times CANDIDATES.
+TILES = {
+    "16-bit": ((None, Tiles(128, 256, 64, 8, 3, group=16)),),
+    "tf32": ((None, Tiles(128, 128, 32, 8, 3, group=16)),),
+    "ieee": ((None, Tiles(128, 64, 16, 8, 3, group=16)),),
+}
 CANDIDATES = (
     Tiles(128, 256, 64, 8, 3, group=16),
     Tiles(128, 256, 64, 8, 4, group=16),
@@ -54,7 +66,7 @@ class TritonKernels:
     """See passes.Kernels."""
 
     def losses(self, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, settings: Settings) -> torch.Tensor:
-        return losses_in(TILES[x.element_size()], x, weight, target, settings)
+        return losses_in(None, x, weight, target, settings)
 
     def convert(
         self,
@@ -86,22 +98,23 @@ class TritonKernels:
 
 
 def losses_in(
-    tiles: Tiles, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, settings: Settings
+    tiles: Tiles | None, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, settings: Settings
 ) -> torch.Tensor:
-    """The loss of every token in float32."""
+    """The loss of every token in float32, in these tiles; None: in those that TILES says."""
     require_float(x, "linear_cross_entropy")
     x, weight = unit_depth(x), unit_depth(weight)
     (rows, depth), cols = x.shape, weight.shape[0]
     losses = x.new_empty(rows, dtype=torch.float32)
     if not rows:
         return losses
+    tma = has_descriptors(x, weight)
+    tiles = tiles or choose_tiles(TILES, x, weight, tma=tma, stores=False)
     row_tiles, col_tiles = triton.cdiv(rows, tiles.rows), triton.cdiv(cols, tiles.cols)
     parts = max(1, min(col_tiles, ROUNDS * sm_count(x.device) // row_tiles))
     tiles_per_part = triton.cdiv(col_tiles, parts)
     parts = triton.cdiv(col_tiles, tiles_per_part)
     partial = x.new_empty((parts, PARTS_OF_LOSS, rows), dtype=torch.float32)
     smoothing = float(settings.label_smoothing)
-    tma = has_descriptors(x, weight)
     operands: tuple[object, ...] = (x, weight)
     if tma:
         operands = (described(x, tiles.rows, tiles.depth), described(weight, tiles.cols, tiles.depth))

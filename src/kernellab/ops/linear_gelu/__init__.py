@@ -35,9 +35,7 @@ def _grad_cost(x, weight, bias=None, **_):
 
 
 @kl.op(
-    args=dict(
-        x=kl.tensor("... K"), weight=kl.tensor("N K", values=kl.weights), bias=kl.optional(kl.tensor("N"))
-    ),
+    args=dict(x=kl.tensor("... K"), weight=kl.tensor("N K", values=kl.weights), bias=kl.optional(kl.tensor("N"))),
     options={"approximate": ["tanh", "none"]},
     reduces="K",
     cost=_cost,
@@ -52,8 +50,8 @@ def _grad_cost(x, weight, bias=None, **_):
 def linear_gelu(x, weight, bias=None, *, approximate="tanh"):
     """gelu(x·Wᵀ + bias), with the forms of GeLU that `approximate` names in PyTorch.
 
-    Weights are scaled so that GeLU is applied to N(0, 1): of a large value, every form of GeLU is the value itself or 0.
-    There is no implementation in CUDA C++: it would need a matmul as fast as cuBLAS's before fusing gains anything.
+    Weights are scaled so that GeLU is applied to N(0, 1): of a large value, any such function is the value or 0. There
+    is no implementation in CUDA C++: it would need a matmul as fast as cuBLAS's before fusing gains anything.
     """
     z = x @ weight.t()
     if bias is not None:

@@ -1,8 +1,8 @@
 """What the implementations of linear_gelu share: what their passes take and save, and the products of backward.
 
-Forward saves z, the values that GeLU is applied to, in the input's dtype, if a gradient is wanted: rows × columns further
-elements are written by the same kernel, and kept until backward. To compute z again would save this memory for a
-product more in backward, half as much again as the two that it has.
+Forward saves z, the values that GeLU is applied to, in the input's dtype, if a gradient is wanted: its kernel writes
+rows × columns more elements, which are kept until backward. To compute z again would save this memory at the price of a
+third product in backward.
 """
 
 from __future__ import annotations
@@ -43,24 +43,23 @@ def linear_passes(forward: LinearForward, slope: Slope, approximate: str) -> Pas
         shape = (*x.shape[:-1], weight.shape[0])
         rows, keep = as_matrix(x), any(wanted)
         unit_bias = None if bias is None else bias.resolve_neg().contiguous()
-        y, z = (x.new_empty(row_count(x), weight.shape[0]), None)
-        if y.numel():
-            y, z = forward(rows, unit_depth(weight), unit_bias, approximate, keep=keep)
-        elif keep:
-            z = torch.empty_like(y)
-        return [y.view(shape), left_out(x) if z is None else z]
+        if 0 in shape:
+            y, z = x.new_empty(len(rows), weight.shape[0]), x.new_empty(len(rows), weight.shape[0])
+            return [y.view(shape), z if keep else left_out(x)]
+        y, kept = forward(rows, unit_depth(weight), unit_bias, approximate, keep=keep)
+        return [y.view(shape), left_out(x) if kept is None else kept]
 
     def run_backward(*upstream_and_saved: torch.Tensor, wanted: Sequence[bool]) -> Given:
         dy, x, weight, z = upstream_and_saved
         if is_left_out(z):
-            raise RuntimeError("linear_gelu was called as if no gradient were wanted: there is nothing to compute one from")
+            raise RuntimeError("linear_gelu was called as if no gradient were wanted: it has saved nothing for one")
         if not z.numel():  # sums over nothing
-            dz, dbias = z, z.new_zeros(z.shape[1])
+            of_z = LinearSlope(z, z.new_zeros(z.shape[1]))
         else:
-            dz, dbias = slope(dy.reshape(z.shape), z.contiguous(), approximate, with_bias=wanted[2])
-        dx = torch.mm(dz, weight).view(x.shape) if wanted[0] else None
-        dweight = torch.mm(dz.t(), x.reshape(z.shape[0], x.shape[-1])) if wanted[1] else None
-        return [dx, dweight, dbias if wanted[2] else None]
+            of_z = slope(dy.reshape(z.shape), z.contiguous(), approximate, with_bias=wanted[2])
+        dx = torch.mm(of_z.dz, weight).view(x.shape) if wanted[0] else None
+        dweight = torch.mm(of_z.dz.t(), x.reshape(len(z), x.shape[-1])) if wanted[1] else None
+        return [dx, dweight, of_z.dbias if wanted[2] else None]
 
     return Passes(run_forward, run_backward)
 

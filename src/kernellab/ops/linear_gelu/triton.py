@@ -1,7 +1,7 @@
 """GeLU of a linear layer in Triton: bias and GeLU are computed from the products while they are in registers.
 
-Backward multiplies the upstream gradient by the slope of GeLU and adds up the gradient of the bias in one kernel; what is
-left are two products, for which PyTorch's own matmul is used: nothing could be fused into them.
+Backward multiplies the upstream gradient by the slope of GeLU and adds up the gradient of the bias in one kernel. What
+is left are two products, for which PyTorch's own matmul is used: there is nothing to fuse into them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kernellab.ops.layout import last_dim
 from kernellab.ops.linear_gelu.passes import LinearSlope
 from kernellab.ops.linear_triton import (
     Tiles,
+    choose_tiles,
     described,
     halves_of,
     has_descriptors,
@@ -28,25 +29,26 @@ from kernellab.ops.linear_triton import (
 from kernellab.ops.norms_triton import add_partial_sums
 from kernellab.ops.rows_triton import load
 
-# By bytes per element: (tiles of 128 × 128 in the result up to, how it is divided). Not measured yet:
-# benchmarks/linear.py --tune times CANDIDATES.
+# Not measured yet: benchmarks/linear.py --tune times CANDIDATES.
 TILES = {
-    2: ((132, Tiles(64, 128, 64, 4, 4)), (None, Tiles(128, 256, 64, 8, 3, per_sm=1, halves=True))),
-    4: ((132, Tiles(64, 64, 32, 4, 3)), (None, Tiles(128, 128, 32, 8, 3))),
+    "16-bit": ((132, Tiles(64, 128, 64, 4, 4)), (None, Tiles(128, 256, 64, 8, 3, per_sm=1, halves=True))),
+    "tf32": ((None, Tiles(128, 128, 32, 8, 3, halves=True)),),
+    "ieee": ((None, Tiles(128, 64, 16, 8, 3)),),
 }
 CANDIDATES = (
     Tiles(128, 256, 64, 8, 3, per_sm=1, halves=True),
-    Tiles(128, 256, 64, 8, 3, per_sm=1),
     Tiles(128, 256, 64, 8, 4, per_sm=1, halves=True),
-    Tiles(128, 256, 64, 8, 3),
-    Tiles(128, 256, 64, 8, 3, group=16),
+    Tiles(128, 256, 64, 8, 3, per_sm=1),
+    Tiles(128, 256, 64, 8, 3, halves=True),
+    Tiles(128, 256, 64, 8, 3, group=16, halves=True),
     Tiles(256, 128, 64, 8, 3, per_sm=1, halves=True),
-    Tiles(128, 128, 64, 4, 3, per_sm=2),
-    Tiles(128, 128, 64, 4, 3),
+    Tiles(128, 128, 64, 4, 2, per_sm=2, halves=True),
+    Tiles(128, 128, 64, 4, 3, per_sm=2, halves=True),
+    Tiles(128, 128, 32, 4, 5, per_sm=2, halves=True),
+    Tiles(128, 128, 64, 4, 3, halves=True),
     Tiles(128, 128, 64, 4, 4),
     Tiles(128, 128, 64, 8, 4),
-    Tiles(128, 128, 128, 8, 2),
-    Tiles(128, 192, 64, 8, 3),
+    Tiles(64, 256, 64, 4, 3, halves=True),
 )
 # Backward: rows at a time, columns and warps of a program, and programs per SM.
 SLOPE_ROWS, SLOPE_COLS, SLOPE_WARPS, SLOPES_PER_SM = 16, 256, 4, 4
@@ -58,17 +60,25 @@ def forward(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, approximate: str, *, keep: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The result, and with `keep` the values that GeLU was applied to."""
-    return forward_in(_tiles_for(x, weight), x, weight, bias, approximate, keep=keep)
+    return forward_in(None, x, weight, bias, approximate, keep=keep)
 
 
 def forward_in(
-    tiles: Tiles, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, approximate: str, *, keep: bool
+    tiles: Tiles | None,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    approximate: str,
+    *,
+    keep: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The same in these tiles; None: in those that TILES says."""
     require_float(x, "linear_gelu")
     (rows, depth), cols = x.shape, weight.shape[0]
     y = x.new_empty(rows, cols)
     z = torch.empty_like(y) if keep else None
     tma = has_descriptors(x, weight, y)
+    tiles = tiles or choose_tiles(TILES, x, weight, tma=tma, stores=True)
     value, _ = FORMS[approximate]
     count = triton.cdiv(rows, tiles.rows) * triton.cdiv(cols, tiles.cols)
     programs = min(count, tiles.per_sm * sm_count(x.device)) if tiles.per_sm else count
@@ -106,11 +116,6 @@ def slope(dy: torch.Tensor, z: torch.Tensor, approximate: str, *, with_bias: boo
             blocks = triton.cdiv(grid.cols, PARTIAL_COLS)
             add_partial_sums[(blocks,)](None, partial, None, dbias, programs, grid.cols, PARTIAL_ROWS, PARTIAL_COLS)
     return LinearSlope(dz, dbias)
-
-
-def _tiles_for(x: torch.Tensor, weight: torch.Tensor) -> Tiles:
-    count = triton.cdiv(x.shape[0], 128) * triton.cdiv(weight.shape[0], 128)
-    return next(tiles for limit, tiles in TILES[x.element_size()] if limit is None or count <= limit)
 
 
 @triton.jit
@@ -165,8 +170,8 @@ def linear_gelu_slope(
     VEC: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """dz, and in partial, [programs, cols·VEC], the sums over the rows of each program. A program has COLS columns, and
-    of the tiles of ROWS rows every num_programs(1)-th. dy is [rows, cols·VEC], strides (dy_row·VEC, dy_col); z and dz are
-    contiguous."""
+    of the tiles of ROWS rows every num_programs(1)-th. dy is [rows, cols·VEC], strides (dy_row·VEC, dy_col); z and dz
+    are contiguous."""
     col = tl.program_id(0).to(tl.int64) * COLS + tl.arange(0, COLS)
     n = (tl.zeros([], tl.int64) + cols) * VEC
     program = tl.program_id(1)
