@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kernellab.vocabulary.value_kinds import positive as positive
     from kernellab.vocabulary.value_kinds import probabilities as probabilities
     from kernellab.vocabulary.value_kinds import scale as scale
+    from kernellab.vocabulary.value_kinds import weights as weights
     from kernellab.workloads.mlp import run_mlp as run_mlp
 
 __version__ = VERSION
@@ -66,6 +67,7 @@ _FUNCTIONS = {
     "probabilities": "kernellab.vocabulary.value_kinds",
     "log_probabilities": "kernellab.vocabulary.value_kinds",
     "scale": "kernellab.vocabulary.value_kinds",
+    "weights": "kernellab.vocabulary.value_kinds",
     "between": "kernellab.vocabulary.value_kinds",
     "angle_table": "kernellab.vocabulary.value_kinds",
     # runs and their results

@@ -6,7 +6,7 @@ import torch
 import kernellab as kl
 from kernellab.checking import examiner as examiner_module
 from kernellab.checking.examiner import Examiner
-from kernellab.checking.reference_memory import ReferenceMemoryEstimator, _LiveTensors
+from kernellab.checking.reference_memory import LiveTensors, ReferenceMemoryEstimator
 from kernellab.declaration.case import Case
 from kernellab.declaration.inputs import make_inputs, upcast
 from kernellab.trials.trial import Trial
@@ -44,7 +44,7 @@ def test_the_estimate_equals_what_the_reference_allocates(score, pass_name):
     op = attention(score)
     case = Case(dict(H=2, S=600, D=24), "float32")
     inputs = upcast(make_inputs(op, case, 0, CPU))
-    with _LiveTensors(list(inputs.values())) as tensors:
+    with LiveTensors(list(inputs.values())) as tensors:
         leaves = [t.requires_grad_(pass_name == "backward") for t in inputs.values()]
         result = op.reference(*leaves)
         if pass_name == "backward":

@@ -20,7 +20,7 @@ def test_results_strides_and_gradients_are_pytorchs(name, layout):
     ours = outcome(*calls(LAYOUTS[layout])[name](getattr(K, function)))
     theirs = outcome(*calls(LAYOUTS[layout])[name](REFERENCES[function]))
     torch.testing.assert_close(ours, theirs, equal_nan=True)  # the mean of no losses is NaN
-    if function != "rope":  # PyTorch has none
+    if function != "rope" and "linear" not in function:  # PyTorch has no rope; gradients of matmuls are as they come
         contiguous = layout == "contiguous" or len(theirs[0]) == 1
         assert [y.stride() for y in ours[0] if contiguous] == [y.stride() for y in theirs[0] if contiguous]
     assert [y.requires_grad for y in ours[0]] == [y.requires_grad for y in theirs[0]]
@@ -60,6 +60,11 @@ NOT_COVERED = {
     "a gate that is broadcast": lambda f: f("swiglu")(X, X[:1]),
     "another dtype beside the gate": lambda f: f("geglu")(X, X.double()),
     "a residual that is broadcast": lambda f: f("add_rms_norm")(values(1, 4, 8), X, (8,), W, 1e-6)[1],
+    "a layer with one output": lambda f: f("linear_gelu")(X, W),
+    "a bias of the vocabulary": lambda f: f("linear_cross_entropy")(X, X, CLASSES % 4, linear_bias=W[:4]),
+    "weights of the vocabulary": lambda f: f("linear_cross_entropy")(X, X, CLASSES % 4, weight=W[:4]),
+    "probabilities of the vocabulary": lambda f: f("linear_cross_entropy")(X, X, torch.softmax(X[:, :4], -1)),
+    "one token": lambda f: f("linear_cross_entropy")(X[0], X, CLASSES[0]),
     "tables for each sequence": lambda f: f("rope")(Q, Q, COS.expand(2, 1, 5, 4), SIN.expand(2, 1, 5, 4))[0],
     "tables that are learned": lambda f: f("rope")(Q, Q, COS.clone().requires_grad_(), SIN)[0],
 }
@@ -91,6 +96,12 @@ def test_what_the_kernels_do_not_cover_pytorch_computes(case, served):
         lambda f: f("cross_entropy")(X, CLASSES, label_smoothing=2.0),
         lambda f: f("swiglu")(X, X[:, :3]),
         lambda f: f("add_rms_norm")(X, X[:, :3], (8,)),
+        lambda f: f("linear_gelu")(X, W[None, :7]),
+        lambda f: f("linear_gelu")(X, X, W),
+        lambda f: f("linear_gelu")(X, X, approximate="sigmoid"),
+        lambda f: f("linear_cross_entropy")(X, X, CLASSES),
+        lambda f: f("linear_cross_entropy")(X, X, CLASSES[:3]),
+        lambda f: f("linear_cross_entropy")(X, X, CLASSES % 4, reduction="median"),
         lambda f: f("rope")(Q, Q, COS[:3], SIN[:3]),
     ],
 )

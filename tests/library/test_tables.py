@@ -11,6 +11,7 @@ from kernellab.library import tables
 from support.serving import OPERATORS, own_table, rule
 
 CPU = torch.device("cpu")
+NOT_MEASURED_ON_GPUS = {"linear_gelu", "linear_cross_entropy"}
 FILES = sorted(table_rules.SHIPPED.glob("*.toml"))
 
 
@@ -30,7 +31,7 @@ def test_every_rule_of_a_shipped_table_names_what_exists_and_says_what_it_is_bas
     for op, rules in tomllib.loads(path.read_text()).items():
         implementations = OPERATORS[op].choice.implementations
         for entry in rules:
-            assert entry["forward"] in implementations
+            assert entry["forward"] in {*implementations, table_rules.PYTORCH}
             assert entry["backward"] in {*implementations, table_rules.PYTORCH}
             assert set(entry["dtypes"]) <= {"float32", "float16", "bfloat16", "float64"}
             assert entry["basis"].startswith(("measured 20", "not measured: "))
@@ -43,8 +44,15 @@ def test_on_a_gpu_every_op_is_served_for_rows_of_any_width_by_implementations_fo
         for dtype in ("float32", "bfloat16", "float16"):
             last = table[op, dtype][-1]
             assert last.applies(columns=1 << 40, elements=1)
-            assert {last.forward, last.backward} <= {"triton", "cuda"}
+            expected = {table_rules.PYTORCH} if op in NOT_MEASURED_ON_GPUS else {"triton", "cuda"}
+            assert {last.forward, last.backward} <= expected
         assert (op, "float64") not in table
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_compiled_code_for_a_gpu_calls_what_the_tables_let_serve(op, monkeypatch):
+    choice = OPERATORS[op].choice
+    assert (("cuda", torch.bfloat16) in choice._in_compiled_code) == (op not in NOT_MEASURED_ON_GPUS)
 
 
 def test_a_gpu_without_a_table_of_its_own_has_the_common_one_and_an_old_one_none(gpu_of):

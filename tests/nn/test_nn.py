@@ -21,6 +21,7 @@ FUSED = {
     "SwiGLU": {},
     "GEGLU": {"approximate": "tanh"},
     "AddRMSNorm": {"normalized_shape": 16, "eps": 1e-6},
+    "LinearGELU": {"in_features": 16, "out_features": 8, "approximate": "tanh"},
     "RotaryEmbedding": {"columns": 8, "positions": 5},
     "DropoutAdd": {"p": 1.0},
 }
@@ -73,6 +74,7 @@ def test_state_dicts_load_both_ways(name):
 def test_a_fused_norm_has_the_parameters_of_the_norm_and_a_rotation_none():
     plain, fused = make(torch.nn, "RMSNorm"), make(kl.nn, "AddRMSNorm")
     fused.load_state_dict(plain.state_dict())
+    make(kl.nn, "LinearGELU").load_state_dict(torch.nn.Linear(16, 8).state_dict())
     assert make(kl.nn, "RotaryEmbedding").state_dict() == {}
 
 
@@ -114,4 +116,6 @@ def test_dropout_with_addition_only_adds_in_evaluation():
 
 def test_extra_repr_of_the_modules_that_torch_lacks():
     assert repr(make(kl.nn, "GEGLU")) == "GEGLU(approximate='tanh')"
+    expected = "LinearGELU(in_features=16, out_features=8, bias=True, approximate='tanh')"
+    assert repr(make(kl.nn, "LinearGELU")) == expected
     assert repr(make(kl.nn, "RotaryEmbedding")) == "RotaryEmbedding(8, positions=5, base=10000.0, interleaved=False)"

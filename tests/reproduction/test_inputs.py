@@ -111,6 +111,7 @@ VALUE_KINDS = (
     kl.positive,
     kl.nonnegative,
     kl.scale,
+    kl.weights,
     kl.probabilities,
     kl.log_probabilities,
     kl.between(-1, 2.5),

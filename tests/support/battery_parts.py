@@ -20,6 +20,7 @@ FAMILIES = {
     "rows": ("softmax", "log_softmax"),
     "norms": ("layer_norm", "rms_norm", "add_rms_norm"),
     "cross entropy": ("cross_entropy",),
+    "linear layers": ("linear_gelu", "linear_cross_entropy"),
     "rotations": ("rope",),
     "products": ("matmul",),
 }

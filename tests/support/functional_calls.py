@@ -34,11 +34,21 @@ def reference_add_rms_norm(x, residual, shape, weight=None, eps=None):
     return F.rms_norm(total, shape, weight, eps), total
 
 
+def reference_linear_gelu(x, weight, bias=None, approximate="none"):
+    return F.gelu(F.linear(x, weight, bias), approximate=approximate)
+
+
+def reference_linear_cross_entropy(x, linear_weight, target, *, linear_bias=None, ignore_index=-100, **options):
+    return F.cross_entropy(F.linear(x, linear_weight, linear_bias), target, ignore_index=ignore_index, **options)
+
+
 REFERENCES = {
     **{name: getattr(F, name) for name in NAMESAKES},
     "swiglu": lambda gate, up: F.silu(gate) * up,
     "geglu": lambda gate, up, approximate="none": F.gelu(gate, approximate=approximate) * up,
     "add_rms_norm": reference_add_rms_norm,
+    "linear_gelu": reference_linear_gelu,
+    "linear_cross_entropy": reference_linear_cross_entropy,
     "rope": reference_rope,
 }
 
@@ -57,6 +67,7 @@ def calls(layout=lambda x: x, device="cpu", dtype=torch.float32):
     x, y = layout(make(6, 16, seed=0)), layout(make(6, 16, seed=1))
     weight, bias = make(16, seed=2), make(16, seed=3)
     target = torch.tensor([1, 3, -100, 0, 15, 7], device=device)[: len(x)]
+    head = layout(make(10, 16, seed=4))
     q, k = layout(make(2, 3, 5, 8, seed=0)), layout(make(2, 1, 5, 8, seed=1))
     tables = (make(5, 4, seed=2), make(5, 4, seed=3))
     return {
@@ -77,6 +88,13 @@ def calls(layout=lambda x: x, device="cpu", dtype=torch.float32):
         "cross_entropy": lambda f: ([x], lambda x: f(x, target)),
         "cross_entropy none": lambda f: ([x], lambda x: f(x, target, reduction="none", label_smoothing=0.1)),
         "cross_entropy sum": lambda f: ([x], lambda x: f(x, target.clamp(min=0), ignore_index=3, reduction="sum")),
+        "linear_gelu": lambda f: ([x, head, make(len(head), seed=5)], lambda x, w, b: f(x, w, b)),
+        "linear_gelu tanh": lambda f: ([x, head], lambda x, w: f(x, w, approximate="tanh")),
+        "linear_cross_entropy": lambda f: ([x, y], lambda x, w: f(x, w, target.clamp(max=len(y) - 1))),
+        "linear_cross_entropy none": lambda f: (
+            [x, head],
+            lambda x, w: f(x, w, target.clamp(-1, len(head) - 1), ignore_index=-1, reduction="none"),
+        ),
         "rope": lambda f: ([q, k], lambda q, k: f(q, k, *tables)),
         "rope interleaved": lambda f: ([q, k], lambda q, k: f(q, k, *tables, interleaved=True)),
     }

@@ -116,3 +116,9 @@ def test_both_ends_of_a_range_are_reached():
 def test_a_mistake_is_named(write, message):
     with pytest.raises(UserError, match=message):
         write()
+
+
+def test_products_with_weights_are_of_size_1_and_only_special_values_that_make_rows_alike_are_not_tried():
+    product = torch.randn(64, 1024, generator=torch.Generator().manual_seed(1)) @ draw(kl.weights, (64, 1024)).t()
+    assert product.std() == pytest.approx(1, abs=0.1)
+    assert set(VALUES) - set(kl.weights.special_values) == {"all equal", "alternating signs"}

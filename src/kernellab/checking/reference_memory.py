@@ -85,7 +85,7 @@ class ReferenceMemoryEstimator:
     def _measure(self, trial: Trial, case: Case, inputs: Inputs) -> _Timeline:
         """Call the reference on these inputs and count what it allocates."""
         pass_ = pass_to_judge(trial.pass_name, trial.wrt)
-        with _LiveTensors([t for t in inputs.values() if t is not None]) as tensors:
+        with LiveTensors([t for t in inputs.values() if t is not None]) as tensors:
             if trial.pass_name == "forward":
                 results = pass_.compute(self._op, self._op.reference, inputs, case)
             else:
@@ -160,7 +160,7 @@ def _interpolate(values: Mapping[tuple[int, ...], int], points: Sequence[Sequenc
     return max(round(total), max(values.values()))
 
 
-class _LiveTensors(OperatorMode):
+class LiveTensors(OperatorMode):
     """While active, counts the bytes of the tensors that are made and still live: `timeline`, operator by operator."""
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:

@@ -5,8 +5,8 @@ A function has the signature and the semantics of its namesake in torch.nn.funct
 call, PyTorch's own function is called: with wrong input too, so that errors are PyTorch's. A fused function then
 computes the same by PyTorch's operators. docs/models.md says what is covered.
 
-Every function first asks kernellab.launcher to repeat an earlier call, which takes less host time. `dropout_add` does
-not: no call of it is like another.
+Most functions first ask kernellab.launcher to repeat an earlier call, which takes less host time. `dropout_add` does
+not: no call of it is like another. Nor do those with a matmul, which takes longer than the host needs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ __all__ = [
     "geglu",
     "gelu",
     "layer_norm",
+    "linear_cross_entropy",
+    "linear_gelu",
     "log_softmax",
     "rms_norm",
     "rope",
@@ -187,19 +189,86 @@ def cross_entropy(
         and reduction in ("mean", "sum", "none")
         and 0.0 <= label_smoothing <= 1.0
         and operators.CROSS_ENTROPY.serves(input, (reduction, float(label_smoothing), ignore_index))
-        and is_plain(target)
-        and target.dtype is torch.int64
         and input.dim() == 2
-        and target.dim() == 1
-        and target.shape[0] == input.shape[0]
         and input.shape[1] > 0
-        and target.device == input.device
+        and _is_class_of_each_row(input, target)
     ):
         if input.device.type == "cpu" and not torch.compiler.is_compiling():
             _require_classes(target, input.shape[1], ignore_index)
         return operators.CROSS_ENTROPY.call(input, target, reduction, float(label_smoothing), ignore_index)[0]
     return F.cross_entropy(
         input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing=label_smoothing
+    )
+
+
+def linear_gelu(input: Tensor, weight: Tensor, bias: Tensor | None = None, approximate: str = "none") -> Tensor:
+    """gelu(linear(input, weight, bias), approximate)."""
+    if (
+        approximate in _FORMS_OF_GELU
+        and operators.LINEAR_GELU.serves(input, (approximate,))
+        and _multiplies(input, weight)
+        and (bias is None or (_is_beside(input, bias) and bias.shape == weight.shape[:1]))
+    ):
+        wanted = _needs_gradient(input, weight, bias)
+        return operators.LINEAR_GELU.call(input, weight, bias, approximate, wanted)[0]
+    return F.gelu(F.linear(input, weight, bias), approximate=approximate)
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: object = None,
+) -> Tensor:
+    """As torch.nn.functional.linear_cross_entropy, which PyTorch has from 2.13 on: the cross-entropy of
+    linear(input, linear_weight), whose logits are not in memory together.
+
+    Kernels of ours cover inputs [rows, columns] with a class for each row. On a GPU, and in compiled code, a class that
+    does not exist gives a loss and a gradient of NaN.
+    """
+    ignored = -100 if ignore_index is None else ignore_index
+    if (
+        linear_bias is None
+        and weight is None
+        and options is None
+        and reduction in ("mean", "sum", "none")
+        and 0.0 <= label_smoothing <= 1.0
+        and operators.LINEAR_CROSS_ENTROPY.serves(input, (reduction, float(label_smoothing), ignored))
+        and input.dim() == 2
+        and _multiplies(input, linear_weight)
+        and linear_weight.shape[0] > 0
+        and _is_class_of_each_row(input, target)
+    ):
+        if input.device.type == "cpu" and not is_compiling():
+            _require_classes(target, linear_weight.shape[0], ignored)
+        wanted = _needs_gradient(input, linear_weight)
+        return operators.LINEAR_CROSS_ENTROPY.call(
+            input, linear_weight, target, reduction, float(label_smoothing), ignored, wanted
+        )[0]
+    if (pytorchs := vars(F).get("linear_cross_entropy")) is not None:
+        loss: Tensor = pytorchs(
+            input,
+            linear_weight,
+            target,
+            linear_bias=linear_bias,
+            weight=weight,
+            reduction=reduction,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            options=options,
+        )
+        return loss
+    if options is not None:
+        raise TypeError("linear_cross_entropy has no options before torch 2.13")
+    logits = F.linear(input, linear_weight, linear_bias)
+    return F.cross_entropy(
+        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
     )
 
 
@@ -253,7 +322,37 @@ def _along_last_dim(
 
 
 def _alike(x: Tensor, other: Tensor) -> bool:
-    return is_plain(other) and other.shape == x.shape and other.dtype is x.dtype and other.device == x.device
+    return _is_beside(x, other) and other.shape == x.shape
+
+
+def _is_beside(x: Tensor, other: Tensor) -> bool:
+    return is_plain(other) and other.dtype is x.dtype and other.device == x.device
+
+
+def _is_class_of_each_row(x: Tensor, target: Tensor) -> bool:
+    return (
+        is_plain(target)
+        and target.dtype is torch.int64
+        and target.dim() == 1
+        and target.shape[0] == x.shape[0]
+        and target.device == x.device
+    )
+
+
+def _multiplies(x: Tensor, weight: Tensor) -> bool:
+    """Whether a linear layer with this weight takes x, and computes in the dtype of x."""
+    return (
+        _is_beside(x, weight)
+        and weight.dim() == 2
+        and x.dim() > 0
+        and x.shape[-1] == weight.shape[1]
+        and not torch.is_autocast_enabled(x.device.type)
+    )
+
+
+def _needs_gradient(*inputs: Tensor | None) -> list[bool]:
+    enabled = torch.is_grad_enabled()
+    return [enabled and x is not None and x.requires_grad for x in inputs]
 
 
 def _serves_norm(

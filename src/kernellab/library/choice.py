@@ -12,7 +12,7 @@ from kernellab.declaration.op import Op
 from kernellab.launcher import repetition
 from kernellab.library import tables
 from kernellab.library.rules import PYTORCH, Rule, Rules
-from kernellab.ops.gradients import Backward, Contract, Forward, Implementation, Passes
+from kernellab.ops.gradients import Backward, Contract, Forward, Implementation, InformedForward, Passes
 
 # Other classes of tensors have a behaviour of their own in PyTorch's functions.
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -60,7 +60,7 @@ class Choice:
         self._tables: dict[tuple[torch.dtype, torch.device], Rules] = {}
         self._rules: dict[tuple[torch.dtype, torch.device, Options], Rules] = {}
         # While code is compiled, sizes may be unknown, and no file can be read.
-        self._in_compiled_code = {("cuda", dtype) for dtype in _DTYPES if tables.serves_gpus()}
+        self._in_compiled_code = {("cuda", dtype) for dtype in _DTYPES if tables.names_gpu_kernels(self._name, dtype)}
         for dtype in _DTYPES:
             if any(rule.always_applies for rule in tables.rules(self._name, dtype, torch.device("cpu"))):
                 self._in_compiled_code.add(("cpu", dtype))
@@ -69,8 +69,8 @@ class Choice:
         """Whether an implementation of ours serves for a first input x; otherwise PyTorch's own op does. Options that
         no table mentions may be left out.
 
-        In compiled code ours serve on GPUs. On the CPU they serve there by rules without limits alone, because the
-        compiler fuses PyTorch's op with its neighbours.
+        In compiled code ours serve on GPUs, if a shipped table names any. On the CPU they serve there by rules without
+        limits alone, because the compiler fuses PyTorch's op with its neighbours.
         """
         if not is_plain(x):
             return False
@@ -83,7 +83,7 @@ class Choice:
             return False
         return rule.backward != PYTORCH or not (x.requires_grad and torch.is_grad_enabled())
 
-    def forward(self, x: torch.Tensor, options: Options) -> Forward:
+    def forward(self, x: torch.Tensor, options: Options) -> Forward | InformedForward:
         """The forward pass for a first input x."""
         rule = self._rule(x, options)
         if rule is None or rule.forward == PYTORCH:

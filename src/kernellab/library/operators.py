@@ -53,5 +53,8 @@ LAYER_NORM = Operator[Three, Tensor](ops.layer_norm, _ON_GPUS)
 RMS_NORM = Operator[Two, Tensor](ops.rms_norm, _ON_GPUS if torch.__version__ >= "2.12" else _NOWHERE)
 ADD_RMS_NORM = Operator[Three, Two](ops.add_rms_norm, _NOWHERE)
 CROSS_ENTROPY = Operator[Two, Tensor](ops.cross_entropy, _EVERYWHERE)
+# Where autocast casts a linear layer, PyTorch serves.
+LINEAR_GELU = Operator[Two, Tensor](ops.linear_gelu, _NOWHERE)
+LINEAR_CROSS_ENTROPY = Operator[Three, Tensor](ops.linear_cross_entropy, _NOWHERE)
 ROPE = Operator[Two, Two](ops.rope, _NOWHERE)
 DROPOUT_ADD = Operator[Tensor, Tensor](ops.dropout_add, _NOWHERE)

@@ -17,7 +17,7 @@ from kernellab.base.errors import UserError
 from kernellab.base.operator_mode import AnyOverload
 from kernellab.declaration.op import Op
 from kernellab.launcher import recording
-from kernellab.library.choice import Choice, Options
+from kernellab.library.choice import Choice, Options, is_plain
 from kernellab.ops.gradients import Given, Tensors
 
 NAMESPACE = "kernellab"
@@ -30,8 +30,9 @@ _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> tuple[AnyOverload, AnyOverload]:
     """Define `kernellab::NAME` and `kernellab::NAME_backward`, and return both.
 
-    Arguments are positional: the tensors, and then the options of the op in their declared order. `autocast` has the
-    dtype to which inputs are cast under autocast, by device type; on others they are not cast.
+    Arguments are positional: the tensors, and then the options of the op in their declared order; then, where the
+    contract says so, which gradients are wanted. `autocast` has the dtype to which inputs are cast under autocast, by
+    device type; on others they are not cast.
     """
     functions = _Functions(op, choice)
     names = (op.name, f"{op.name}_backward")
@@ -57,6 +58,7 @@ def _schemas(op: Op, choice: Choice) -> tuple[str, str]:
     contract = choice.contract
     options = [f"{_type_of(op, option)} {option}" for option in op.options]
     inputs = [_tensor(name, optional=op.args[name].optional) for name in contract.inputs]
+    wanted = ["bool[] wanted"] if contract.forward_takes_wanted else []
     outputs = ", ".join("Tensor" for _ in contract.outputs)
     upstream = [
         _tensor(f"{name}_gradient", optional=contract.takes_missing_gradients)
@@ -64,7 +66,7 @@ def _schemas(op: Op, choice: Choice) -> tuple[str, str]:
     ]
     saved = [_tensor(name, optional=name in op.args and op.args[name].optional) for name in contract.saved]
     return (
-        f"({', '.join(inputs + options)}) -> ({outputs})",
+        f"({', '.join(inputs + options + wanted)}) -> ({outputs})",
         f"({', '.join([*upstream, *saved, *options, 'bool[] wanted'])}) -> Tensor[]",
     )
 
@@ -82,6 +84,7 @@ def _type_of(op: Op, option: str) -> str:
 
 class _Context(FunctionCtx):
     options: Options
+    handed_over: Given
     saved_tensors: tuple[torch.Tensor | None, ...]
     needs_input_grad: tuple[bool, ...]
 
@@ -95,21 +98,34 @@ class _Functions:
         self.name, self.option_names = op.name, tuple(op.options)
         self.choice, self.contract = choice, choice.contract
         self.input_count = len(self.contract.inputs)
+        self.option_end = self.input_count + len(self.option_names)
         self.taken_count = self.contract.results + len(self.contract.saved)  # tensors that backward takes
 
     def forward(self, *args: object) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        inputs, options = args[: self.input_count], args[self.input_count :]
+        inputs, options = args[: self.input_count], args[self.input_count : self.option_end]
         run = self.choice.forward(inputs[0], options)  # type: ignore[arg-type]
+        run = self.contract.inform(run, args[-1])  # type: ignore[arg-type]
         return _one_or_all(_run(self.name, run, inputs, options))  # type: ignore[arg-type]
 
     def backward(self, *args: object) -> Tensors:
         taken, options, wanted = self._split(args)
+        results = self.contract.results
+        # An operator does not return the memory of what it is given.
+        return self._run_backward([*taken[:results], *self.contract.copy_handed_over(taken[results:])], options, wanted)
+
+    def backward_that_owns(self, *args: object) -> Tensors:
+        """Outside of the operator: it may overwrite what was handed over."""
+        return self._run_backward(*self._split(args))
+
+    def _run_backward(self, taken: Given, options: Options, wanted: Sequence[bool]) -> Tensors:
         run = self.choice.backward(taken[self.contract.sizing_place], options)  # type: ignore[arg-type]
         compute = lambda *tensors: _only(wanted, run(*tensors, wanted=wanted))  # noqa: E731
         return _run(f"{self.name}_backward", compute, taken, options)
 
     def fake_forward(self, *args: object) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        options = dict(zip(self.option_names, args[self.input_count :], strict=True))
+        options = dict(zip(self.option_names, args[self.input_count : self.option_end], strict=True))
+        if self.contract.forward_takes_wanted:
+            options["wanted"] = args[-1]
         return _one_or_all(self.contract.new_outputs(*args[: self.input_count], **options))  # type: ignore[arg-type]
 
     def fake_backward(self, *args: object) -> Tensors:
@@ -124,8 +140,12 @@ class _Functions:
     def save(self, ctx: _Context, inputs: tuple[object, ...], output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         outputs = output if isinstance(output, tuple) else (output,)
         tensors: Given = inputs[: self.input_count]  # type: ignore[assignment]
-        ctx.save_for_backward(*self.contract.pick_saved(tensors, outputs))  # type: ignore[arg-type]
-        ctx.options = inputs[self.input_count :]
+        saved: Given = self.contract.pick_saved(tensors, outputs)
+        ctx.handed_over = ()
+        if self.contract.handed_over and all(map(is_plain, outputs)):  # in compiled code, every backward pass gets them
+            saved, ctx.handed_over = self.contract.hand_over(saved)
+        ctx.save_for_backward(*saved)  # type: ignore[arg-type]
+        ctx.options = inputs[self.input_count : self.option_end]
         internal = outputs[self.contract.results :]
         if internal:
             ctx.mark_non_differentiable(*internal)
@@ -136,9 +156,16 @@ class _Functions:
         given = upstream[: self.contract.results]
         gradients: list[torch.Tensor | None] = [None] * len(wanted)
         if any(wanted) and any(gradient is not None for gradient in given):
-            computed = iter(self.backward_overload(*given, *ctx.saved_tensors, *ctx.options, wanted))  # type: ignore
+            saved: Given = ctx.saved_tensors
+            run = self.backward_overload
+            if ctx.handed_over:
+                saved, ctx.handed_over = self.contract.replace_handed_over(saved, ctx.handed_over), ()
+                if not torch.is_grad_enabled():
+                    run = self.backward_that_owns  # type: ignore[assignment]
+            computed = iter(run(*given, *saved, *ctx.options, wanted))  # type: ignore
             gradients = [next(computed) if is_wanted else None for is_wanted in wanted]
-        return (*self.contract.spread(given, gradients), *[None] * len(ctx.options))
+        rest = len(self.option_names) + self.contract.forward_takes_wanted
+        return (*self.contract.spread(given, gradients), *[None] * rest)
 
     def refuse_second_derivative(self, ctx: _Context, *upstream: torch.Tensor) -> NoReturn:
         raise RuntimeError(

@@ -11,7 +11,7 @@ import warnings
 import torch
 
 from kernellab.base.paths import cache_path
-from kernellab.library.rules import Rules, available, read_table, shipped_name, shipped_table, usable
+from kernellab.library.rules import PYTORCH, SHIPPED, Rules, available, read_table, shipped_name, shipped_table, usable
 from kernellab.library.tuned import REMEDY, find_tuned, is_switched_off
 
 _OLDEST_GPU = (8, 0)  # the kernels are compiled and tested for GPUs from here on
@@ -51,3 +51,10 @@ def architecture(device: torch.device) -> str | None:
 def serves_gpus() -> bool:
     """Whether there are kernels for GPUs here. For AMD's there are none, though PyTorch calls them CUDA devices."""
     return torch.version.hip is None and available("triton")
+
+
+def names_gpu_kernels(op: str, dtype: torch.dtype) -> bool:
+    """Whether a shipped table lets an implementation of ours serve on some GPU."""
+    tables = (read_table(path) for path in SHIPPED.glob("*.toml") if path.stem != "cpu")
+    rules = (rule for table in tables for rule in table.get((op, str(dtype).removeprefix("torch.")), ()))
+    return serves_gpus() and any(rule.forward != PYTORCH for rule in rules)

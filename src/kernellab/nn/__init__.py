@@ -18,6 +18,7 @@ __all__ = [
     "CrossEntropyLoss",
     "DropoutAdd",
     "LayerNorm",
+    "LinearGELU",
     "LogSoftmax",
     "RMSNorm",
     "RotaryEmbedding",
@@ -109,6 +110,29 @@ class GEGLU(nn.Module):
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
+
+
+class LinearGELU(nn.Linear):
+    """gelu(linear(input), approximate). It has the parameters of torch.nn.Linear."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        approximate: str = "none",
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.linear_gelu(input, self.weight, self.bias, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, approximate={self.approximate!r}"
 
 
 class DropoutAdd(nn.Dropout):

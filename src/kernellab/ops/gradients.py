@@ -34,6 +34,12 @@ class Forward(Protocol):
     def __call__(self, *inputs: torch.Tensor) -> Tensors: ...
 
 
+class InformedForward(Protocol):
+    """The same for a contract with `forward_takes_wanted`: `wanted` is what backward will be given."""
+
+    def __call__(self, *inputs: torch.Tensor, wanted: Sequence[bool]) -> Tensors: ...
+
+
 class Backward(Protocol):
     """Computes the gradients that the contract names from those of the results and from what is saved. `wanted` says
     which of them are needed; an unwanted one may be None."""
@@ -44,7 +50,7 @@ class Backward(Protocol):
 class Passes(NamedTuple):
     """The two passes of an implementation, for given options of the op."""
 
-    forward: Forward
+    forward: Forward | InformedForward
     backward: Backward
 
 
@@ -64,6 +70,10 @@ class Contract:
     It returns the gradients of the `differentiated` inputs. These are in groups: inputs of a group have the same
     gradient. Backward does not compute the gradients of the `added` inputs: each is the upstream gradient of the first
     result.
+
+    With `forward_takes_wanted`, forward is told which gradients backward will have to compute. An output that no
+    backward pass will read may then be `left_out`. Outputs that are `handed_over` belong to the first backward pass of
+    a call, which may overwrite them and return their memory; for a later one they are left out.
     """
 
     inputs: tuple[str, ...]
@@ -78,6 +88,8 @@ class Contract:
     # Which of the tensors that backward takes has the sizes of the first input: here the first that is saved.
     sizing_place: int = 1
     added: tuple[str, ...] = ()
+    forward_takes_wanted: bool = False
+    handed_over: tuple[str, ...] = ()
 
     def pick_saved(self, inputs: Given, outputs: Tensors) -> list[torch.Tensor | None]:
         tensors = (*inputs, *outputs)
@@ -86,6 +98,25 @@ class Contract:
     def wanted(self, needs_gradient: Sequence[bool]) -> list[bool]:
         """Which gradients backward has to compute, from which inputs need one."""
         return [any(needs_gradient[place] for place in group) for group in self._input_places]
+
+    def inform(self, forward: Forward | InformedForward, wanted: Sequence[bool]) -> Forward:
+        """The forward pass, told which gradients are wanted if it takes that."""
+        return functools.partial(forward, wanted=wanted) if self.forward_takes_wanted else forward  # type: ignore
+
+    def hand_over(self, saved: Given) -> tuple[Given, Given]:
+        """What every backward pass gets, and what the first one gets in the place of tensors that are left out."""
+        owned = [saved[place] for place in self._handed_over_places]
+        return self.replace_handed_over(saved, [None if t is None else left_out(t) for t in owned]), owned
+
+    def replace_handed_over(self, saved: Given, replacements: Given) -> list[torch.Tensor | None]:
+        tensors = list(saved)
+        for place, tensor in zip(self._handed_over_places, replacements, strict=True):
+            tensors[place] = tensor
+        return tensors
+
+    def copy_handed_over(self, saved: Given) -> list[torch.Tensor | None]:
+        """The same for a backward pass that does not own them."""
+        return self.replace_handed_over(saved, [_copy(saved[place]) for place in self._handed_over_places])
 
     def spread(self, upstream: Given, gradients: Given) -> list[torch.Tensor | None]:
         """The gradient of every input, from the upstream gradients and those of the groups."""
@@ -100,6 +131,10 @@ class Contract:
     @functools.cached_property
     def _saved_places(self) -> list[int]:
         return [(*self.inputs, *self.outputs).index(name) for name in self.saved]
+
+    @functools.cached_property
+    def _handed_over_places(self) -> list[int]:
+        return [self.saved.index(name) for name in self.handed_over]
 
     @functools.cached_property
     def _added_places(self) -> list[int]:
@@ -125,7 +160,8 @@ class Implementation:
         passes = self.passes(**options)
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             return _Function.apply(contract, passes, *inputs)
-        return _results(contract, passes.forward(*inputs))  # type: ignore[arg-type]  # None where an input is not given
+        forward = contract.inform(passes.forward, [False] * len(contract.differentiated))
+        return _results(contract, forward(*inputs))  # type: ignore[arg-type]  # None where an input is not given
 
 
 def differentiable(contract: Contract) -> Callable[[Callable[..., Passes]], Implementation]:  # type: ignore[explicit-any]
@@ -133,9 +169,24 @@ def differentiable(contract: Contract) -> Callable[[Callable[..., Passes]], Impl
     return functools.partial(Implementation, contract)
 
 
+def left_out(like: torch.Tensor) -> torch.Tensor:
+    """In place of an output that was not computed."""
+    return like.new_empty(0)
+
+
+def is_left_out(output: torch.Tensor) -> bool:
+    """Outputs that may be left out have two dims."""
+    return output.dim() == 1
+
+
+def _copy(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.clone()
+
+
 class _Context(FunctionCtx):
     contract: Contract
     run_backward: Backward
+    handed_over: Given
     saved_tensors: tuple[torch.Tensor, ...]
     needs_input_grad: tuple[bool, ...]
 
@@ -145,8 +196,9 @@ class _Function(torch.autograd.Function):
     def forward(
         ctx: _Context, contract: Contract, passes: Passes, *inputs: torch.Tensor
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        outputs = passes.forward(*inputs)
-        ctx.save_for_backward(*contract.pick_saved(inputs, outputs))  # type: ignore[arg-type]  # None may be among them
+        outputs = contract.inform(passes.forward, contract.wanted(ctx.needs_input_grad[2:]))(*inputs)
+        saved, ctx.handed_over = contract.hand_over(contract.pick_saved(inputs, outputs))
+        ctx.save_for_backward(*saved)  # type: ignore[arg-type]  # None may be among them
         ctx.contract, ctx.run_backward = contract, passes.backward
         return _results(contract, outputs)
 
@@ -156,7 +208,10 @@ class _Function(torch.autograd.Function):
         wanted = ctx.contract.wanted(ctx.needs_input_grad[2:])
         gradients: Given = [None] * len(wanted)
         if any(wanted):
-            gradients = ctx.run_backward(*upstream, *ctx.saved_tensors, wanted=wanted)
+            saved: Given = ctx.saved_tensors
+            if ctx.handed_over:
+                saved, ctx.handed_over = ctx.contract.replace_handed_over(saved, ctx.handed_over), ()
+            gradients = ctx.run_backward(*upstream, *saved, wanted=wanted)  # type: ignore[arg-type]
         return (None, None, *ctx.contract.spread(upstream, gradients))
 
 

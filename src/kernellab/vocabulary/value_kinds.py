@@ -9,6 +9,7 @@ imported modules, each other and constants.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -63,6 +64,10 @@ def _exponential(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _near_one(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return (x.double() / 4).exp().to(x.dtype)
+
+
+def _over_root_of_width(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return (x.double() / math.sqrt(max(1, x.shape[-1] if x.dim() else 1))).to(x.dtype)
 
 
 def _magnitude(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -132,9 +137,16 @@ def _angles(function: str, repeat: str | None) -> Fill:
 
 _MAGNITUDES = ("large to overflow", "moderately large", "tiny and denormal", "all equal", "one outlier")
 
+# Not those that make all rows of a matrix alike: every row of x·Wᵀ would then be one number, repeated.
+_OF_WEIGHTS = (
+    *("large to overflow", "moderately large", "tiny and denormal", "with ±inf", "with NaN", "rows of -inf"),
+    *("all zero", "one outlier", "large negative", "far from 0", "large at the end", "far larger at the end"),
+)
+
 positive = ValueKind("kl.positive", _exponential, _MAGNITUDES)
 nonnegative = ValueKind("kl.nonnegative", _magnitude, (*_MAGNITUDES, "all zero"))
 scale = ValueKind("kl.scale", _near_one, ("all equal",))
+weights = ValueKind("kl.weights", _over_root_of_width, _OF_WEIGHTS)
 probabilities = ValueKind(
     "kl.probabilities",
     _softmax,

@@ -21,6 +21,16 @@ class Settings(NamedTuple):
         """Elements between the upstream gradients of two rows."""
         return upstream.stride(0) if self.reduction == "none" else 0
 
+    def require(self, target: torch.Tensor) -> None:
+        """Raise an error for options and for a dtype of targets that no kernel takes."""
+        if target.dtype != torch.int64:
+            found = target.dtype
+            raise TypeError(f"cross_entropy takes targets of torch.int64, not {found}: convert them with .long()")
+        if self.reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"cross_entropy has no reduction {self.reduction!r}: use mean, sum or none")
+        if not 0 <= self.label_smoothing <= 1:
+            raise ValueError(f"cross_entropy takes a label_smoothing from 0 to 1, not {self.label_smoothing}")
+
 
 class LossForward(Protocol):
     """The loss, and what backward needs besides logits and target."""
@@ -93,9 +103,4 @@ def _require(logits: torch.Tensor, target: torch.Tensor, settings: Settings) -> 
         )
     if not logits.shape[1]:
         raise ValueError("cross_entropy has no value for logits without columns")
-    if target.dtype != torch.int64:
-        raise TypeError(f"cross_entropy takes targets of torch.int64, not {target.dtype}: convert them with .long()")
-    if settings.reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"cross_entropy has no reduction {settings.reduction!r}: use mean, sum or none")
-    if not 0 <= settings.label_smoothing <= 1:
-        raise ValueError(f"cross_entropy takes a label_smoothing from 0 to 1, not {settings.label_smoothing}")
+    settings.require(target)
