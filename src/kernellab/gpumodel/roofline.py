@@ -3,7 +3,8 @@
 An op that moves B bytes and does F operations takes at least max(B / bandwidth, F / rate). Its arithmetic intensity is
 F / B. Below the ridge, rate / bandwidth, memory bounds it. Both ceilings are measured: copy bandwidth and matmul rate.
 The matmul rate is that at the clock that the GPU had while the op was timed, where it was measured by clock. Units
-without a measured ceiling (fp32 outside of matmuls) bound nothing here.
+without a measured ceiling (fp32 outside of matmuls) bound nothing here. A matmul whose rate was not measured has no
+limit.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def roofline(
 ) -> Roofline:
     """`clock_mhz`: that of the GPU while the op was timed."""
     moved = cost["bytes_read"] + cost["bytes_written"]
-    matmul = cost["flops"].get("matmul", 0)
+    matmul, dtype = product_flops(cost, dtype)
     rate, rate_mhz = matmul_rate(ceilings, dtype, clock_mhz) if ceilings else (None, None)
     roofs, ridge = _roofs_us(moved, matmul, rate, ceilings) if ceilings else ({}, None)
     bound = max(roofs, key=lambda name: roofs[name]) if roofs else None
@@ -56,6 +57,12 @@ def roofline(
         matmul_tflops=rate if matmul else None,
         clock_mhz=rate_mhz if matmul else None,
     )
+
+
+def product_flops(cost: CostJson, dtype: str) -> tuple[float, str]:
+    """The flops of matmuls, and the name of the rate that bounds them: float32 may be multiplied as tf32."""
+    tf32 = cost["flops"].get("tf32", 0)
+    return (tf32, "tf32") if tf32 else (cost["flops"].get("matmul", 0), dtype)
 
 
 def matmul_rate(ceilings: Ceilings, dtype: str, clock_mhz: float | None) -> tuple[float | None, float | None]:

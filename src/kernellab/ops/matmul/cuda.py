@@ -63,24 +63,24 @@ def _launch_tensor(a: Matrix, b: Matrix, c: torch.Tensor) -> None:
     tiles = next((tiles for tiles in TENSOR_TILES if tiles.number_for(*c.shape) >= sms), TENSOR_TILES[-1])
     stages = min(MOST_STAGES, shared_bytes(c.device) // tiles.stage_bytes)
     kind = ", ".join(map(str, (CUDA_NAMES[c.dtype], *tiles, stages)))
-    run = kernel(f"matmul_tensor<{kind}, {_layouts(a, b)}>")
-    run(tiles.number_for(*c.shape), tiles.threads, *_arguments(a, b, c), shared=stages * tiles.stage_bytes)
+    run = kernel(f"matmul_tensor<{kind}, {layouts(a, b)}>")
+    run(tiles.number_for(*c.shape), tiles.threads, *arguments(a, b, c), shared=stages * tiles.stage_bytes)
 
 
 def _launch_fma(a: Matrix, b: Matrix, c: torch.Tensor) -> None:
     sms = sm_count(c.device)
     squares = [Tiles(lines, lines, 0, 0) for lines in FMA_LINES]
     tiles = next((tiles for tiles in squares if tiles.number_for(*c.shape) >= sms), squares[-1])
-    run = kernel(f"matmul_fma<{CUDA_NAMES[c.dtype]}, {tiles.rows}, {_layouts(a, b)}>")
-    run(tiles.number_for(*c.shape), FMA_THREADS, *_arguments(a, b, c))
+    run = kernel(f"matmul_fma<{CUDA_NAMES[c.dtype]}, {tiles.rows}, {layouts(a, b)}>")
+    run(tiles.number_for(*c.shape), FMA_THREADS, *arguments(a, b, c))
 
 
-def _layouts(a: Matrix, b: Matrix) -> str:
+def layouts(a: Matrix, b: Matrix) -> str:
     """Whether the lines of each operand, rows of a and columns of b, are contiguous, and whether they are aligned."""
     return ", ".join(str(value).lower() for value in (a.by_rows, not b.by_rows, a.aligned, b.aligned))
 
 
-def _arguments(a: Matrix, b: Matrix, c: torch.Tensor) -> tuple[torch.Tensor | int, ...]:
+def arguments(a: Matrix, b: Matrix, c: torch.Tensor) -> tuple[torch.Tensor | int, ...]:
     return (a.tensor, a.step, b.tensor, b.step, c, *c.shape, a.tensor.shape[1])
 
 
