@@ -24,6 +24,7 @@ from kernellab.base.errors import UserError
 from kernellab.base.json import JsonValue
 from kernellab.base.paths import cache_dir, replace_file
 from kernellab.build.sources import fingerprint, locate, notify_observers
+from kernellab.build.tensor_maps import Dim as Dim
 from kernellab.build.tensor_maps import TensorMap as TensorMap
 from kernellab.build.tensor_maps import launch as launch_with_tensor_maps
 from kernellab.machine import tools
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from cuda.core import Kernel as LoadedKernel
     from cuda.core import LaunchConfig, Program, Stream
 
-Dim = int | tuple[int, ...]
 # Line information serves profilers, sanitizers and klab inspect; it does not change the code.
 NVRTC_OPTIONS: dict[str, JsonValue] = {"std": "c++17", "lineinfo": True}
 _DEFAULT_SHARED_BYTES = 48 * 1024  # static and dynamic: a kernel must request more than this explicitly

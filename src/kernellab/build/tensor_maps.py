@@ -18,8 +18,7 @@ from kernellab.base.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from kernellab.build.cuda import Dim
-
+Dim = int | tuple[int, ...]
 STRUCT_BYTES, STRUCT_ALIGNMENT = 128, 64
 _MOST_ROWS, _MOST_DIMS, _ALIGNMENT = 256, 5, 16
 # The driver's CUtensorMapDataType and CUtensorMapSwizzle.
