@@ -125,3 +125,11 @@ def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
     from kernellab.ops.attention.tiled import backward, forward
 
     return attention_passes(forward, backward, Settings(causal, scale, window, dropout_p, seed, offset))
+
+
+@attention.impl("cpp")
+@differentiable(CONTRACT)
+def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
+    from kernellab.ops.attention.cpp import backward, forward
+
+    return attention_passes(forward, backward, Settings(causal, scale, window, dropout_p, seed, offset))
