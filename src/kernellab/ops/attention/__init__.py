@@ -9,6 +9,7 @@ import torch
 import kernellab as kl
 from kernellab.ops.attention.sdpa import backend_takes, sdpa
 from kernellab.ops.attention.settings import CONTRACT, Settings, attention_passes
+from kernellab.ops.floats import has_gpu_kernel
 from kernellab.ops.gradients import differentiable
 
 
@@ -125,6 +126,27 @@ def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
     from kernellab.ops.attention.tiled import backward, forward
 
     return attention_passes(forward, backward, Settings(causal, scale, window, dropout_p, seed, offset))
+
+
+def _kernel_takes(case):
+    """`supports=` of the Triton implementations."""
+    return has_gpu_kernel(case) if case.D <= 256 else "takes heads of at most 256 columns"
+
+
+@attention.impl("triton", supports=_kernel_takes)
+@differentiable(CONTRACT)
+def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
+    from kernellab.ops.attention.triton import backward, forward
+
+    return attention_passes(forward, backward, Settings(causal, scale, window, dropout_p, seed, offset))
+
+
+@attention.impl("triton-atomic", supports=_kernel_takes, repeatable=False)
+@differentiable(CONTRACT)
+def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
+    from kernellab.ops.attention.triton import backward_by_atomics, forward
+
+    return attention_passes(forward, backward_by_atomics, Settings(causal, scale, window, dropout_p, seed, offset))
 
 
 @attention.impl("cpp")

@@ -100,7 +100,8 @@ private:
 struct Gradients {
     Heads dy, y;
     const Wide* lse;
-    T *dq, *dk, *dv, *dbias;  // contiguous
+    Heads dq, dk, dv;
+    T* dbias;  // contiguous
     Wide* partial_dq;  // [slices, batch, heads, queries, columns], where there is more than one slice
     int64_t slices, keys_per_slice;
 };
@@ -127,9 +128,8 @@ public:
         for (Matrix<Wide>& sums : {std::ref(dk_), std::ref(dv_)})
             for (int64_t j = 0; j < end_ - first_; ++j) std::fill(sums.row(j), sums.row(j) + vectors_, Wide(0));
         for (int64_t index = 0; index < p_.blocks_of_group(); ++index) add_queries(Block(p_, batch, group, index));
-        const int64_t row = (batch * p_.groups + group) * p_.keys + first_;
-        if (g_.dk) store(dk_, p_.scale, g_.dk + row * p_.columns);
-        if (g_.dv) store(dv_, 1, g_.dv + row * p_.columns);
+        if (g_.dk.start) store(dk_, p_.scale, g_.dk, batch, group);
+        if (g_.dv.start) store(dv_, 1, g_.dv, batch, group);
     }
 
 private:
@@ -145,7 +145,7 @@ private:
         for (int64_t d = 0; d < padded_; ++d) std::fill(dq_.row(d), dq_.row(d) + block.width, Wide(0));
         for (int64_t from = first; from < end; from += kKeys)
             add_keys(block, from, std::min<int64_t>(kKeys, end - from));
-        if (g_.dq) store_dq(block);
+        if (g_.dq.start) store_dq(block);
     }
 
     // Of each query: the log-sum-exp of its scores, and the sum of y·dy, which is that of weights times their gradients.
@@ -163,7 +163,7 @@ private:
 
     void add_keys(const Block& block, int64_t from, int64_t count) {
         const int64_t rows = kl::round_up(count, kTileRows), width = block.width, place = from - first_;
-        const bool through_scores = g_.dq || g_.dk || g_.dbias;
+        const bool through_scores = g_.dq.start || g_.dk.start || g_.dbias;
         kl::load_keys(p_.k, block.batch, block.group, from, count, p_.columns, k_);
         kl::multiply<false, false>(k_, q_, weights_, rows, width, p_.columns);
         kl::finish_scores(p_, block, from, count, weights_);
@@ -196,9 +196,9 @@ private:
                 for (int64_t m = 0; m < width; ++m) slopes[m] = weights[m] * (slopes[m] - mean_[m]);
             }
         }
-        if (g_.dv) kl::multiply<false, true>(weights_, dy_rows_, dv_.below(place), rows, vectors_, width);
-        if (g_.dk) kl::multiply<false, true>(slopes_, q_rows_, dk_.below(place), rows, vectors_, width);
-        if (g_.dq) kl::multiply<true, true>(k_, slopes_, dq_, padded_, width, count);
+        if (g_.dv.start) kl::multiply<false, true>(weights_, dy_rows_, dv_.below(place), rows, vectors_, width);
+        if (g_.dk.start) kl::multiply<false, true>(slopes_, q_rows_, dk_.below(place), rows, vectors_, width);
+        if (g_.dq.start) kl::multiply<true, true>(k_, slopes_, dq_, padded_, width, count);
         if (g_.dbias) store_dbias(block, from, count);
     }
 
@@ -211,22 +211,25 @@ private:
 
     void store_dq(const Block& block) {
         for (int64_t m = 0; m < block.count; ++m) {
-            const int64_t row = p_.row(block.batch, block.head[m], block.query[m]);
             if (g_.slices == 1) {
-                T* const to = g_.dq + row * p_.columns;
+                T* const to = g_.dq.at(block.batch, block.head[m], block.query[m]);
                 for (int64_t d = 0; d < p_.columns; ++d) kl::narrow(dq_.row(d)[m] * p_.scale, to[d]);
             } else {
                 const int64_t rows = p_.batches * p_.heads * p_.queries;
-                Wide* const to = g_.partial_dq + (slice_ * rows + row) * p_.columns;
+                const int64_t row = slice_ * rows + p_.row(block.batch, block.head[m], block.query[m]);
+                Wide* const to = g_.partial_dq + row * p_.columns;
                 for (int64_t d = 0; d < p_.columns; ++d) to[d] = dq_.row(d)[m];
             }
         }
     }
 
-    void store(Matrix<Wide> sums, Wide scale, T* to) {
-        for (int64_t j = 0; j < end_ - first_; ++j)
+    void store(Matrix<Wide> sums, Wide scale, const Heads& to, int64_t batch, int64_t group) {
+        for (int64_t j = first_; j < end_; ++j) {
+            const Wide* const row = sums.row(j - first_);
+            T* const out = to.at(batch, group, j);
 #pragma omp simd
-            for (int64_t d = 0; d < p_.columns; ++d) kl::narrow(sums.row(j)[d] * scale, to[j * p_.columns + d]);
+            for (int64_t d = 0; d < p_.columns; ++d) kl::narrow(row[d] * scale, out[d]);
+        }
     }
 
     const Problem& p_;
@@ -240,14 +243,17 @@ private:
 
 // The sums of the slices' gradients of queries.
 void add_slices(const Problem& p, const Gradients& g, int64_t threads) {
-    const int64_t count = p.batches * p.heads * p.queries * p.columns, piece = 4096;
+    const int64_t rows = p.batches * p.heads * p.queries;
 #pragma omp parallel for num_threads(threads)
-    for (int64_t start = 0; start < count; start += piece)
-        for (int64_t i = start; i < std::min(start + piece, count); ++i) {
+    for (int64_t row = 0; row < rows; ++row) {
+        T* const to = g.dq.at(row / p.queries / p.heads, row / p.queries % p.heads, row % p.queries);
+#pragma omp simd
+        for (int64_t d = 0; d < p.columns; ++d) {
             Wide total = 0;
-            for (int64_t slice = 0; slice < g.slices; ++slice) total += g.partial_dq[slice * count + i];
-            kl::narrow(total * p.scale, g.dq[i]);
+            for (int64_t slice = 0; slice < g.slices; ++slice) total += g.partial_dq[(slice * rows + row) * p.columns + d];
+            kl::narrow(total * p.scale, to[d]);
         }
+    }
 }
 
 template <class Pass>
@@ -291,11 +297,12 @@ extern "C" void attention(KL_PROBLEM, KL_HEADS(y), Wide* lse) {
     }
 }
 
-extern "C" void attention_backward(KL_PROBLEM, KL_HEADS(dy), KL_HEADS(y), const Wide* lse, kl::T* dq, kl::T* dk,
-                                   kl::T* dv, kl::T* dbias, Wide* partial_dq, int64_t slices) {
+extern "C" void attention_backward(KL_PROBLEM, KL_HEADS(dy), KL_HEADS(y), const Wide* lse, KL_HEADS(dq), KL_HEADS(dk),
+                                   KL_HEADS(dv), kl::T* dbias, Wide* partial_dq, int64_t slices) {
     const Problem problem = KL_PROBLEM_OF;
     const int64_t keys_per_slice = kl::round_up((keys + slices - 1) / slices, kKeys);
-    const Gradients gradients{KL_HEADS_OF(dy), KL_HEADS_OF(y), lse, dq, dk, dv, dbias, partial_dq, slices, keys_per_slice};
+    const Gradients gradients{KL_HEADS_OF(dy), KL_HEADS_OF(y), lse, KL_HEADS_OF(dq), KL_HEADS_OF(dk), KL_HEADS_OF(dv),
+                              dbias, partial_dq, slices, keys_per_slice};
     const int64_t tasks = batches * groups * slices;
 #pragma omp parallel num_threads(threads) if (tasks > 1)
     {

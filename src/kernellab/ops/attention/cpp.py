@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernellab.ops.attention.settings import Settings, new_lse, padded_keys
+from kernellab.ops.attention.settings import Settings, new_like, new_lse, padded_keys
 from kernellab.ops.floats import CPP_NAMES, require_float
 from kernellab.ops.gradients import Given, Tensors
 from kernellab.ops.layout import with_unit_columns
@@ -23,13 +23,10 @@ def forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, settings: Settings
 ) -> Tensors:
     require_float(q, "attention", CPP_NAMES)
-    y, lse = torch.empty_like(q), new_lse(q)
-    q, k, v = (with_unit_columns(x) for x in (q, k, v))
-    bias = None if bias is None else bias.resolve_neg()
-    result = with_unit_columns(y)
+    y, lse = new_like(q), new_lse(q)
     if q.numel():
-        _call("attention", q, k, v, bias, settings, *_place(result), lse)
-    return y if result is y else y.copy_(result), lse
+        _call("attention", q, k, v, bias, settings, *_place(y), lse)
+    return y, lse
 
 
 def backward(
@@ -43,21 +40,18 @@ def backward(
     settings: Settings,
     wanted: Sequence[bool],
 ) -> Given:
-    upstream, q, k, v, y = (with_unit_columns(x) for x in (upstream, q, k, v, y))
-    bias = None if bias is None else bias.resolve_neg()
-    gradients = [
-        torch.empty(x.shape, dtype=x.dtype) if x is not None and is_wanted else None
-        for x, is_wanted in zip((q, k, v, bias), wanted, strict=True)
-    ]
-    if gradients[3] is not None:
-        gradients[3].zero_()  # blocks of pairs without a weight are left out
+    upstream, y = with_unit_columns(upstream), with_unit_columns(y)
+    dq, dk, dv = (new_like(x) if is_wanted else None for x, is_wanted in zip((q, k, v), wanted, strict=False))
+    # Blocks of pairs that no query sees are left out.
+    dbias = torch.zeros(bias.shape, dtype=bias.dtype) if bias is not None and wanted[3] else None
+    gradients = [dq, dk, dv, dbias]
     if not (q.numel() and k.numel()):
         return [None if x is None else x.zero_() for x in gradients]
     slices = max(1, min(FEWEST_TASKS // (k.shape[0] * k.shape[1]), k.shape[2] // FEWEST_KEYS))
-    partial = lse.new_empty(slices, *q.shape) if slices > 1 and wanted[0] else None
+    partial = lse.new_empty(slices, *q.shape) if slices > 1 and dq is not None else None
     _call(
         "attention_backward", q, k, v, bias, settings, *_place(upstream), *_place(y), lse.contiguous(),
-        *map(_pointer, (*gradients, partial)), slices,
+        *_place(dq), *_place(dk), *_place(dv), _pointer(dbias), _pointer(partial), slices,
     )  # fmt: skip
     return gradients
 
@@ -71,6 +65,8 @@ def _call(
     settings: Settings,
     *rest: torch.Tensor | int,
 ) -> None:
+    q, k, v = (with_unit_columns(x) for x in (q, k, v))
+    bias = None if bias is None else bias.resolve_neg()
     (batches, heads, queries, columns), (groups, keys) = q.shape, k.shape[1:3]
     band = settings.band(queries, keys)
     first = -_FAR if band.first is None else band.first
@@ -84,9 +80,9 @@ def _call(
     )  # fmt: skip
 
 
-def _place(x: torch.Tensor) -> tuple[torch.Tensor | int, ...]:
-    """Where the columns of every row are."""
-    return x, *x.stride()[:3]
+def _place(x: torch.Tensor | None) -> tuple[torch.Tensor | int, ...]:
+    """Where the rows of a tensor are."""
+    return (0,) * 4 if x is None else (x, *x.stride()[:3])
 
 
 def _pointer(x: torch.Tensor | None) -> torch.Tensor | int:

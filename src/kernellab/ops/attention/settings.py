@@ -59,12 +59,17 @@ class Settings:
     def band(self, queries: int, keys: int) -> Band:
         """Which keys each of the queries sees. Queries lie beside the last keys, for `top_left` beside the first."""
         shift = 0 if self.causal == "top_left" else keys - queries
-        first = None if self.window is None else shift - self.window
-        last = shift if self.causal else None if self.window is None else shift + self.window
+        first, last = (None if distance is None else shift + distance for distance in self.relative_band)
         return Band(
             None if first is None or first <= 1 - queries else first,
             None if last is None or last >= keys - 1 else last,
         )
+
+    @property
+    def relative_band(self) -> Band:
+        """The band, counted from the key that lies beside a query."""
+        window = self.window
+        return Band(None if window is None else -window, 0 if self.causal else window)
 
     @property
     def keep_rule(self) -> tuple[int, float]:
@@ -113,6 +118,12 @@ def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.
         raise ValueError("attention: q, k, v and bias must have one dtype")
 
 
+def new_like(x: torch.Tensor) -> torch.Tensor:
+    """A new tensor for what has the shape of x: in the order of x, if columns are neighbours then."""
+    new = torch.empty_like(x)
+    return new if new.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
 def new_lse(q: torch.Tensor) -> torch.Tensor:
     """A new tensor for the logarithm of the sum of exponentials of each row of scores."""
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -120,13 +131,13 @@ def new_lse(q: torch.Tensor) -> torch.Tensor:
 
 
 def _new_outputs(*tensors: torch.Tensor, **options: object) -> Tensors:
-    return [torch.empty_like(tensors[0]), new_lse(tensors[0])]
+    return [new_like(tensors[0]), new_lse(tensors[0])]
 
 
 def _new_gradients(*tensors: torch.Tensor, **options: object) -> Tensors:
-    _, q, k, v, bias, _, _ = tensors
-    # An optional input that is not given has no gradient, and none is asked for.
-    return [torch.empty_like(q if x is None else x, memory_format=torch.contiguous_format) for x in (q, k, v, bias)]
+    _, q, k, v, bias, _, lse = tensors
+    # Where no bias is given, no gradient of it is asked for.
+    return [new_like(q), new_like(k), new_like(v), lse.new_empty(()) if bias is None else bias.new_empty(bias.shape)]
 
 
 # lse is the natural logarithm of the sum of exp(score) over the keys that a query sees; −inf where it sees none.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernellab.ops.attention.settings import Settings, new_lse
+from kernellab.ops.attention.settings import Settings, new_like, new_lse
 from kernellab.ops.gradients import Given, Tensors
 
 QUERIES, KEYS = 128, 128  # of a tile
@@ -55,7 +55,7 @@ def forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None, settings: Settings
 ) -> Tensors:
     """The result, and lse."""
-    y, lse = torch.empty_like(q), new_lse(q)
+    y, lse = new_like(q), new_lse(q)
     keys, values = (_repeated(x, q.shape[1]) for x in (k, v))
     tiles = Tiles(settings, q, keys, bias)
     dropout = _dropout(q, k, settings)
