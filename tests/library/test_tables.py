@@ -30,7 +30,7 @@ def test_every_rule_of_a_shipped_table_names_what_exists_and_says_what_it_is_bas
     for op, rules in tomllib.loads(path.read_text()).items():
         implementations = OPERATORS[op].choice.implementations
         for entry in rules:
-            assert entry["forward"] in implementations
+            assert entry["forward"] in {*implementations, table_rules.PYTORCH}
             assert entry["backward"] in {*implementations, table_rules.PYTORCH}
             assert set(entry["dtypes"]) <= {"float32", "float16", "bfloat16", "float64"}
             assert entry["basis"].startswith(("measured 20", "not measured: "))
@@ -43,7 +43,8 @@ def test_on_a_gpu_every_op_is_served_for_rows_of_any_width_by_implementations_fo
         for dtype in ("float32", "bfloat16", "float16"):
             last = table[op, dtype][-1]
             assert last.applies(columns=1 << 40, elements=1)
-            assert {last.forward, last.backward} <= {"triton", "cuda"}
+            # PyTorch serves attention until the kernels have been measured.
+            assert {last.forward, last.backward} <= ({"torch"} if op == "attention" else {"triton", "cuda"})
         assert (op, "float64") not in table
 
 
@@ -60,6 +61,22 @@ def test_only_pytorch_serves_on_gpus_of_amd_and_on_other_devices(gpu_of, monkeyp
     monkeypatch.setattr(torch.version, "hip", "6.0")
     assert tables.rules("softmax", torch.float32, device) == ()
     assert tables.rules("softmax", torch.float32, torch.device("meta")) == ()
+
+
+def test_in_compiled_code_kernels_serve_on_gpus_where_a_table_for_some_gpu_names_them(monkeypatch):
+    monkeypatch.setattr(tables, "serves_gpus", lambda: True)
+    serves = tables.serves_on_some_gpu
+    assert serves("softmax", torch.bfloat16)
+    assert not serves("softmax", torch.float64)
+    assert not serves("attention", torch.bfloat16)
+    with own_table(rule("attention", "triton", "triton"), name="sm_90"):
+        assert serves("attention", torch.bfloat16)
+    with own_table(rule("attention", "triton", "torch"), name="cpu"):
+        assert not serves("attention", torch.bfloat16)
+    with own_table("[[", name="sm_100"):  # the error is raised on that GPU
+        assert not serves("attention", torch.bfloat16)
+    monkeypatch.setattr(tables, "serves_gpus", lambda: False)
+    assert not serves("softmax", torch.bfloat16)
 
 
 def test_without_a_compiler_the_rules_for_cpp_do_not_count(monkeypatch):
