@@ -1,4 +1,4 @@
-"""Attention in models: the semantics of torch.nn.functional.scaled_dot_product_attention, whichever of the two serves."""
+"""Attention in models: the semantics of PyTorch's scaled_dot_product_attention, whichever of the two serves."""
 
 import inspect
 import itertools
