@@ -132,6 +132,7 @@ class Op:
         dtypes: Sequence[str] = (),
         seed: str | None = None,
         manual: bool = True,
+        any_strides: bool = False,
     ) -> None:
         self.reference = reference
         self.name = validation.read_name(name, reference)
@@ -145,6 +146,7 @@ class Op:
         self.cost = cost
         self.grad_cost = grad_cost
         self.default_cases = cases
+        self.any_strides = any_strides
         case_dtypes = cases.dtypes if cases is not None else ()
         self.dtypes = validation.read_dtypes(self.name, dtypes or case_dtypes or ("float32",))
         self._read_signature(args, {} if values is None else values, options)

@@ -59,6 +59,7 @@ def _grad_cost(q, k, v, bias=None, *, causal=None, window=None, **_):
     cost=_cost,
     grad_cost=_grad_cost,
     dtypes=["float32", "bfloat16", "float16", "float64"],
+    any_strides=True,  # PyTorch's depend on the backend that it chooses
     cases=kl.cases(
         shape=[(8, 32, 2048, 64), (8, 16, 2048, 128), (2, 32, 8192, 64), (2, 16, 8192, 128)],
         dtype=["bfloat16"],
@@ -93,6 +94,16 @@ def attention(q, k, v, bias=None, *, causal=None, scale=None, window=None, dropo
     if dropout_p > 0:
         weights = weights * settings.weight_factors(q.shape[:2], queries, keys, q.device).to(q.dtype)
     return weights @ v
+
+
+@attention.compile
+def _(q, k, v, bias=None, **options):
+    from kernellab.ops.attention.flex import flex, is_covered
+
+    settings = Settings(**options)
+    if is_covered(q, k, settings):
+        return flex(q, k, v, bias, settings)
+    return attention.reference(q, k, v, bias, **options)
 
 
 @attention.impl("torch", supports=backend_takes("torch"))

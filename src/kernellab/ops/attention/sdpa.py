@@ -1,7 +1,7 @@
 """Attention by torch.nn.functional.scaled_dot_product_attention: each of its backends pinned, or PyTorch's own choice.
 
-`backend_takes` says what a backend cannot do. Where it has no flag for the band of keys that a query sees, the band is a mask
-in memory.
+`backend_takes` says what a backend cannot do. Where it has no flag for the band of keys that a query sees, the band is
+a mask in memory.
 """
 
 from __future__ import annotations

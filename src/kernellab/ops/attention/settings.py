@@ -151,7 +151,9 @@ CONTRACT = Contract(
 )
 
 
-def attention_passes(forward: Callable[..., Tensors], backward: Callable[..., Given], settings: Settings) -> Passes:
+def attention_passes(  # type: ignore[explicit-any]
+    forward: Callable[..., Tensors], backward: Callable[..., Given], settings: Settings
+) -> Passes:
     """Passes of kernels that take the settings last: forward(q, k, v, bias, settings) returns y and lse;
     backward(upstream, q, k, v, bias, y, lse, settings, wanted) the gradients of the inputs."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
@@ -16,6 +17,7 @@ from kernellab.ops.attention.settings import Settings, new_like, new_lse
 from kernellab.ops.gradients import Given, Tensors
 
 QUERIES, KEYS = 128, 128  # of a tile
+Places: TypeAlias = "slice[int, int, None]"
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,10 @@ class Tiles:
     def scale(self) -> float:
         return self.settings.scale_for(self.q.shape[-1])
 
-    def query_tiles(self) -> Iterator[slice]:
+    def query_tiles(self) -> Iterator[Places]:
         return _slices(0, self.q.shape[-2], QUERIES)
 
-    def key_tiles(self, rows: slice) -> Iterator[slice]:
+    def key_tiles(self, rows: Places) -> Iterator[Places]:
         """The tiles of keys of which some query of these rows sees one: what lies outside the band costs nothing."""
         queries, keys = self.q.shape[-2], self.k.shape[-2]
         first, last = self.settings.band(queries, keys)
@@ -42,7 +44,7 @@ class Tiles:
         end = keys if last is None else min(keys, rows.stop + last)
         return _slices(begin, end, KEYS)
 
-    def scores(self, rows: slice, cols: slice) -> torch.Tensor:
+    def scores(self, rows: Places, cols: Places) -> torch.Tensor:
         scores = _wide(self.q[..., rows, :]) @ _wide(self.k[..., cols, :]).transpose(-1, -2) * self.scale
         if self.bias is not None:
             scores += self.bias[..., rows, cols]
@@ -121,7 +123,7 @@ def backward(
     return [dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dbias]
 
 
-def _slices(begin: int, end: int, step: int) -> Iterator[slice]:
+def _slices(begin: int, end: int, step: int) -> Iterator[Places]:
     return (slice(at, min(at + step, end)) for at in range(begin, end, step))
 
 

@@ -141,7 +141,7 @@ def launch_forward(
         settings = replace(problem.settings, scale=-problem.scale)
         return launch_forward(replace(problem, settings=settings), -q, k, v, bias, y, lse)
     q, k, v = (with_unit_columns(x) for x in (q, k, v))
-    sizes = sizes_for("forward", q)
+    sizes = sizes_for("forward", q, problem.head_width)
     tiles = triton.cdiv(problem.queries, sizes.queries)
     walked = _Walked(problem, sizes, sizes.keys, k, v)
     numbers, compiled = problem.band()
@@ -228,15 +228,22 @@ def _backward_keys(
     dk, dv = new_like(k), new_like(v)
     if not dk.numel():
         return dk, dv
-    sizes = sizes_for("keys", q)
+    sizes = sizes_for("keys" if dq is None else "atomic", q, problem.head_width)
     tiles = triton.cdiv(problem.keys, sizes.keys)
     walked = _Walked(problem, sizes, sizes.queries, q, upstream)
     numbers, compiled = problem.band()
     step = _step(k, v, dk, dv, *walked.tensors)
+    sums: torch.Tensor | TensorDescriptor | None = dq
+    by_query: torch.Tensor | TensorDescriptor = prepared
+    if walked.described:
+        by_query = TensorDescriptor(prepared, [prepared.numel()], [1], [sizes.queries])
+        if dq is not None:
+            columns = problem.columns
+            sums = TensorDescriptor(dq, [dq.numel() // columns, columns], [columns, 1], [sizes.queries, columns])
     even = problem.queries % sizes.queries == 0 and (dq is None or problem.keys % sizes.keys == 0)
     with same_device(q):
         attention_backward_keys[(tiles * problem.batches * problem.kv_heads,)](
-            *walked.pointers, k, v, dk, dv, dq, prepared, bias, *_starts(problem), *walked.strides(step),
+            *walked.pointers, k, v, dk, dv, sums, by_query, bias, *_starts(problem), *walked.strides(step),
             *_strides(step, k, v, dk, dv), *((0, 0, 0) if dq is None else dq.stride()[:3]),
             *prepared.stride()[1:3], *_bias_strides(bias),
             problem.kv_heads, problem.group, problem.queries, problem.keys, **numbers,
@@ -269,7 +276,7 @@ def _backward_queries(
     dbias = new(bias.shape, dtype=bias.dtype, device=bias.device) if bias is not None and wants_bias else None
     if not dq.numel():
         return dq, dbias
-    sizes = sizes_for("queries", q)
+    sizes = sizes_for("queries", q, problem.head_width)
     tiles = triton.cdiv(problem.queries, sizes.queries)
     walked = _Walked(problem, sizes, sizes.keys, k, v)
     step = _step(q, upstream, dq, *walked.tensors)

@@ -10,19 +10,22 @@ import triton.language as tl
 
 from kernellab.ops.attention.triton_tiles import (
     LOG2E,
+    UNSPECIALIZED,
+    add_tile,
     dropout_factors,
     head_of,
+    hide,
+    load_numbers,
     load_partner,
     load_tile,
     pairs_of,
     partners,
     store_tile,
     tile_and_head,
-    visible,
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_prepare(
     upstream_ptr, y_ptr, lse_ptr, prepared_ptr, upstream_batch, upstream_head, upstream_row, y_batch, y_head, y_row,
     lse_batch, lse_head, heads, rows, numbers, tiles,
@@ -44,7 +47,7 @@ def attention_prepare(
     tl.store(to + numbers, tl.sum(upstream * y, axis=1), mask=i < rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_backward_keys(
     q_ptr, upstream_ptr, k_ptr, v_ptr, dk_ptr, dv_ptr, dq_ptr, prepared_ptr, bias_ptr, q_starts, k_starts,
     q_batch, q_head, q_row, upstream_batch, upstream_head, upstream_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
@@ -90,22 +93,23 @@ def attention_backward_keys(
         head = kv_head * group + member
         pair_head = (batch_head * group + member).to(tl.int64)
         q_first, q_column, upstream_first, upstream_column = 0, 0, 0, 0
-        q_at, upstream_at = q_ptr, upstream_ptr
+        q_at, upstream_at, prepared_at, dq_at, first_query = q_ptr, upstream_ptr, prepared_ptr, dq_ptr, 0
         if DESCRIBED:
             q_first, q_column = (batch * q_batch + head * q_head).to(tl.int32), head * q_row
             upstream_first = (batch * upstream_batch + head * upstream_head).to(tl.int32)
             upstream_column = head * upstream_row
+            first_query = (batch * lse_batch + head * lse_head).to(tl.int32)
         else:
             q_at = head_of(q_ptr, batch, head, q_start, q_batch * STEP, q_head * STEP, q_row * STEP, PACKED)
             upstream_at = head_of(
                 upstream_ptr, batch, head, q_start, upstream_batch * STEP, upstream_head * STEP, upstream_row * STEP,
                 PACKED,
             )  # fmt: skip
-        prepared_at = head_of(prepared_ptr, batch, head, q_start, lse_batch, lse_head, 1, PACKED)
+            prepared_at = head_of(prepared_ptr, batch, head, q_start, lse_batch, lse_head, 1, PACKED)
+            if ATOMIC:
+                dq_at = head_of(dq_ptr, batch, head, q_start, dq_batch, dq_head, dq_row, PACKED)
         bias_at = head_of(bias_ptr, batch, head, 0, bias_batch, bias_head, 0, False) if BIAS else bias_ptr
-        dq_at = head_of(dq_ptr, batch, head, q_start, dq_batch, dq_head, dq_row, PACKED) if ATOMIC else dq_ptr
         for phase in tl.static_range(3):
-            MASKED: tl.constexpr = phase != 1 or (ATOMIC and not EVEN)
             if phase == 0:
                 low, high = begin, tl.minimum(whole, end)
             elif phase == 1:
@@ -116,49 +120,53 @@ def attention_backward_keys(
                 for m in range(low, high, QUERIES):
                     i = m + tl.arange(0, QUERIES)
                     q = load_partner(
-                        q_at, q_first, q_column, m, queries, q_row * STEP, MASKED, QUERIES, D, HEAD, DESCRIBED
+                        q_at, q_first, q_column, m, queries, q_row * STEP, phase != 1, QUERIES, D, HEAD, DESCRIBED
                     )
                     exponents = tl.dot(k, tl.trans(q), input_precision="ieee") * exponent_scale
                     if BIAS:
                         at_pairs = pairs_of(bias_at, i[None, :], j[:, None], bias_row, bias_column)
                         inside = (i < queries)[None, :] & (j < keys)[:, None]
                         exponents += tl.load(at_pairs, mask=inside, other=0.0).to(tl.float32) * LOG2E
-                    lse = tl.load(prepared_at + i, mask=i < queries, other=float("inf"))
+                    lse = load_numbers(
+                        prepared_at, first_query, m, queries, float("inf"), phase != 1, QUERIES, DESCRIBED
+                    )
                     weights = tl.exp2(exponents - lse[None, :])
-                    if MASKED:
-                        seen = visible(j[:, None] - i[None, :], first, last, HAS_FIRST, HAS_LAST)
-                        weights = tl.where(seen & (j < keys)[:, None], weights, 0.0)
+                    if phase != 1 or (ATOMIC and not EVEN):
+                        weights = hide(
+                            weights, i[None, :], j[:, None], first, last, keys, 0.0, HAS_FIRST, HAS_LAST,
+                            ATOMIC and not EVEN,
+                        )  # fmt: skip
                     upstream = load_partner(
-                        upstream_at, upstream_first, upstream_column, m, queries, upstream_row * STEP, MASKED, QUERIES,
-                        D, HEAD, DESCRIBED,
+                        upstream_at, upstream_first, upstream_column, m, queries, upstream_row * STEP, phase != 1,
+                        QUERIES, D, HEAD, DESCRIBED,
                     )  # fmt: skip
-                    dweights = tl.dot(v, tl.trans(upstream), input_precision="ieee")
                     if DROPOUT:
+                        pair_row = pair_head * pair_rows + i
                         factors = tl.trans(
-                            dropout_factors(
-                                seed, stream_offset, last_kept, factor, pair_head * pair_rows + i, at, padded, KEYS
-                            )
+                            dropout_factors(seed, stream_offset, last_kept, factor, pair_row, at, padded, KEYS)
                         )
                         dv = tl.dot((weights * factors).to(v.dtype), upstream, dv, input_precision="ieee")
-                        dweights *= factors
+                        dweights = tl.dot(v, tl.trans(upstream), input_precision="ieee") * factors
                     else:
                         dv = tl.dot(weights.to(v.dtype), upstream, dv, input_precision="ieee")
-                    delta = tl.load(prepared_at + numbers + i, mask=i < queries, other=0.0)
+                        dweights = tl.dot(v, tl.trans(upstream), input_precision="ieee")
+                    delta = load_numbers(
+                        prepared_at, first_query + numbers, m, queries, 0.0, phase != 1, QUERIES, DESCRIBED
+                    )
                     dscores = (weights * (dweights - delta[None, :])).to(q.dtype)
                     dk = tl.dot(dscores, q, dk, input_precision="ieee")
                     if ATOMIC:
                         dq = tl.dot(tl.trans(dscores), k, input_precision="ieee") * scale
-                        column = tl.arange(0, HEAD)
-                        tl.atomic_add(
-                            dq_at + i.to(tl.int64)[:, None] * dq_row + column[None, :], dq,
-                            mask=(i < queries)[:, None] & (column < D)[None, :], sem="relaxed",
-                        )  # fmt: skip
+                        if DESCRIBED:
+                            dq_ptr.atomic_add([first_query + m, 0], dq)
+                        else:
+                            add_tile(dq_at, dq, m, queries, dq_row, QUERIES, D, HEAD)
 
     store_tile(dk_ptr, dk * scale, at, keys, dk_row * STEP, KEYS, D, HEAD)
     store_tile(dv_ptr, dv, at, keys, dv_row * STEP, KEYS, D, HEAD)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_backward_queries(
     q_ptr, upstream_ptr, k_ptr, v_ptr, dq_ptr, prepared_ptr, bias_ptr, dbias_ptr, q_starts, k_starts,
     q_batch, q_head, q_row, upstream_batch, upstream_head, upstream_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
@@ -215,7 +223,6 @@ def attention_backward_queries(
     dq = tl.zeros([QUERIES, HEAD], tl.float32)
     begin, whole, whole_end, end = partners(at, keys, first, last, HAS_FIRST, HAS_LAST, QUERIES, KEYS)
     for phase in tl.static_range(3):
-        MASKED: tl.constexpr = phase != 1
         if phase == 0:
             low, high = begin, tl.minimum(whole, end)
         elif phase == 1:
@@ -225,17 +232,18 @@ def attention_backward_queries(
         if phase == 1 or (phase == 0 and HAS_FIRST) or (phase == 2 and (HAS_LAST or not EVEN)):
             for n in range(low, high, KEYS):
                 j = n + tl.arange(0, KEYS)
-                k = load_partner(k_ptr, k_first, k_column, n, keys, k_row * STEP, MASKED, KEYS, D, HEAD, DESCRIBED)
+                k = load_partner(k_ptr, k_first, k_column, n, keys, k_row * STEP, phase != 1, KEYS, D, HEAD, DESCRIBED)
                 exponents = tl.dot(q, tl.trans(k), input_precision="ieee") * exponent_scale
                 inside = (i < queries)[:, None] & (j < keys)[None, :]
                 if BIAS:
                     at_pairs = pairs_of(bias_ptr, i[:, None], j[None, :], bias_row, bias_column)
                     exponents += tl.load(at_pairs, mask=inside, other=0.0).to(tl.float32) * LOG2E
                 weights = tl.exp2(exponents - lse[:, None])
-                if MASKED:
-                    seen = visible(j[None, :] - i[:, None], first, last, HAS_FIRST, HAS_LAST) & (j < keys)[None, :]
-                    weights = tl.where(seen, weights, 0.0)
-                v = load_partner(v_ptr, v_first, v_column, n, keys, v_row * STEP, MASKED, KEYS, D, HEAD, DESCRIBED)
+                if phase != 1:
+                    weights = hide(
+                        weights, i[:, None], j[None, :], first, last, keys, 0.0, HAS_FIRST, HAS_LAST, not EVEN
+                    )
+                v = load_partner(v_ptr, v_first, v_column, n, keys, v_row * STEP, phase != 1, KEYS, D, HEAD, DESCRIBED)
                 dweights = tl.dot(upstream, tl.trans(v), input_precision="ieee")
                 if DROPOUT:
                     pair_row = batch_head.to(tl.int64) * pair_rows + i

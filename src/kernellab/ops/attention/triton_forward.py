@@ -1,4 +1,4 @@
-"""Attention forward in Triton: a program has a tile of queries and walks along the keys that they see (FlashAttention-2).
+"""Attention forward in Triton (FlashAttention-2): a program has a tile of queries and walks along the keys they see.
 
 The weights stay in registers. They are computed as powers of two: scale and bias are multiplied by log₂e.
 """
@@ -9,19 +9,20 @@ import triton.language as tl
 from kernellab.ops.attention.triton_tiles import (
     LN2,
     LOG2E,
+    UNSPECIALIZED,
     dropout_factors,
     head_of,
+    hide,
     load_partner,
     load_tile,
     pairs_of,
     partners,
     store_tile,
     tile_and_head,
-    visible,
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIALIZED)
 def attention_forward(
     q_ptr, k_ptr, v_ptr, y_ptr, lse_ptr, bias_ptr, q_starts, k_starts,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, y_batch, y_head, y_row,
@@ -74,7 +75,6 @@ def attention_forward(
     begin, whole, whole_end, end = partners(at, keys, first, last, HAS_FIRST, HAS_LAST, QUERIES, KEYS)
     # The tiles in which every query sees every key need no masks: they are in the middle phase.
     for phase in tl.static_range(3):
-        MASKED: tl.constexpr = phase != 1
         if phase == 0:
             low, high = begin, tl.minimum(whole, end)
         elif phase == 1:
@@ -83,16 +83,17 @@ def attention_forward(
             low, high = tl.maximum(whole, whole_end), end
         if phase == 1 or (phase == 0 and HAS_FIRST) or (phase == 2 and (HAS_LAST or not EVEN)):
             for n in range(low, high, KEYS):
-                k = load_partner(k_ptr, k_first, k_column, n, keys, k_row * STEP, MASKED, KEYS, D, HEAD, DESCRIBED)
+                k = load_partner(k_ptr, k_first, k_column, n, keys, k_row * STEP, phase != 1, KEYS, D, HEAD, DESCRIBED)
                 scores = tl.dot(q, tl.trans(k), input_precision="ieee")
                 j = n + tl.arange(0, KEYS)
                 if BIAS:
                     at_pairs = pairs_of(bias_ptr, i[:, None], j[None, :], bias_row, bias_column)
                     inside = (i < queries)[:, None] & (j < keys)[None, :]
                     scores = scores * scale + tl.load(at_pairs, mask=inside, other=0.0).to(tl.float32) * LOG2E
-                if MASKED:
-                    seen = visible(j[None, :] - i[:, None], first, last, HAS_FIRST, HAS_LAST) & (j < keys)[None, :]
-                    scores = tl.where(seen, scores, -float("inf"))
+                if phase != 1:
+                    scores = hide(
+                        scores, i[:, None], j[None, :], first, last, keys, -float("inf"), HAS_FIRST, HAS_LAST, not EVEN
+                    )
                 highest = tl.max(scores, axis=1)
                 higher = tl.maximum(peak, highest if BIAS else highest * scale)
                 base = tl.where(higher == -float("inf"), 0.0, higher)  # −inf − −inf would be NaN
@@ -103,7 +104,7 @@ def attention_forward(
                 if DROPOUT:
                     pair_row = batch_head.to(tl.int64) * pair_rows + i
                     weights *= dropout_factors(seed, stream_offset, last_kept, factor, pair_row, n, padded, KEYS)
-                v = load_partner(v_ptr, v_first, v_column, n, keys, v_row * STEP, MASKED, KEYS, D, HEAD, DESCRIBED)
+                v = load_partner(v_ptr, v_first, v_column, n, keys, v_row * STEP, phase != 1, KEYS, D, HEAD, DESCRIBED)
                 y = tl.dot(weights.to(v.dtype), v, y * shrink[:, None], input_precision="ieee")
 
     tl.store(lse_ptr + i, (peak + tl.log2(total)) * LN2, mask=i < queries)

@@ -9,6 +9,15 @@ import triton.language as tl
 
 from kernellab.ops.philox_triton import words_along
 
+# Numbers for which no kernel is compiled anew when they are 1 or a multiple of 16. What helps the compiler is constant:
+# D, and STEP, by which strides are divided.
+_TENSORS = ("q", "k", "v", "y", "upstream", "dq", "dk", "dv")
+UNSPECIALIZED = [
+    *(f"{tensor}_{dim}" for tensor in _TENSORS for dim in ("batch", "head", "row")),
+    *("lse_batch", "lse_head", "heads", "queries", "keys", "rows", "first", "last", "tiles", "together", "numbers"),
+    *("seed", "stream_offset", "last_kept", "pair_rows", "padded"),
+]
+
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 
@@ -50,41 +59,44 @@ def partners(
 
 
 @triton.jit
-def visible(ahead, first, last, HAS_FIRST: tl.constexpr, HAS_LAST: tl.constexpr):
-    """Whether a query sees the key that lies so far ahead of it."""
-    seen = ahead == ahead
+def hide(x, i, j, first, last, keys, value, HAS_FIRST: tl.constexpr, HAS_LAST: tl.constexpr, HAS_TAIL: tl.constexpr):
+    """x, with the value where query i does not see key j: one are the rows of the tile, the others its columns.
+    HAS_TAIL: some keys do not exist."""
     if HAS_FIRST:
-        seen &= ahead >= first
+        x = tl.where(j - i >= first, x, value)
     if HAS_LAST:
-        seen &= ahead <= last
-    return seen
+        x = tl.where(j - i <= last, x, value)
+    if HAS_TAIL:
+        x = tl.where(j < keys, x, value)
+    return x
 
 
 @triton.jit
 def head_of(x, batch, head, start, batch_stride, head_stride, row_stride, PACKED: tl.constexpr):
     """Where a head begins: that of a batch, or where PACKED, that of the sequence that begins at row `start`."""
-    head_offset = head.to(tl.int64) * head_stride
     if PACKED:
-        return x + start.to(tl.int64) * row_stride + head_offset
+        x += start.to(tl.int64) * row_stride
     else:
-        return x + batch * batch_stride + head_offset
+        x += batch * batch_stride
+    return x + head.to(tl.int64) * head_stride
 
 
 @triton.jit
 def load_tile(x, at, count, row_stride, MASKED: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, HEAD: tl.constexpr):
-    """ROWS rows of a head from row `at` on, as [ROWS, HEAD]: 0 beyond D columns, and where MASKED beyond `count` rows."""
+    """ROWS rows of a head from row `at` on, as [ROWS, HEAD]: 0 beyond D columns, where MASKED beyond `count` rows."""
     lane, column = tl.arange(0, ROWS), tl.arange(0, HEAD)
     # A head may span more than 2³¹ elements.
     start = (tl.zeros([], tl.int64) + at) * row_stride
     pointers = x + start + lane.to(tl.int64)[:, None] * row_stride + column[None, :]
     if MASKED and HEAD != D:
-        return tl.load(pointers, mask=(lane < count - at)[:, None] & (column < D)[None, :], other=0.0)
+        tile = tl.load(pointers, mask=(lane < count - at)[:, None] & (column < D)[None, :], other=0.0)
     elif MASKED:
-        return tl.load(pointers, mask=(lane < count - at)[:, None], other=0.0)
+        tile = tl.load(pointers, mask=(lane < count - at)[:, None], other=0.0)
     elif HEAD != D:
-        return tl.load(pointers, mask=(column < D)[None, :], other=0.0)
+        tile = tl.load(pointers, mask=(column < D)[None, :], other=0.0)
     else:
-        return tl.load(pointers)
+        tile = tl.load(pointers)
+    return tile
 
 
 @triton.jit
@@ -95,9 +107,23 @@ def load_partner(
     """As `load_tile`. DESCRIBED: x is a descriptor for the copy engine, of a matrix in which the head begins at
     (first_row, first_column)."""
     if DESCRIBED:
-        return x.load([first_row + at, first_column])
+        tile = x.load([first_row + at, first_column])
     else:
-        return load_tile(x, at, count, row_stride, MASKED, ROWS, D, HEAD)
+        tile = load_tile(x, at, count, row_stride, MASKED, ROWS, D, HEAD)
+    return tile
+
+
+@triton.jit
+def load_numbers(x, first, at, count, other, MASKED: tl.constexpr, ROWS: tl.constexpr, DESCRIBED: tl.constexpr):
+    """ROWS numbers, one for each row from `at` on; `other` where MASKED beyond `count`. They begin at x + first."""
+    if DESCRIBED:
+        numbers = x.load([first + at])
+    elif MASKED:
+        lane = tl.arange(0, ROWS)
+        numbers = tl.load(x + first + at + lane, mask=lane < count - at, other=other)
+    else:
+        numbers = tl.load(x + first + at + tl.arange(0, ROWS))
+    return numbers
 
 
 @triton.jit
@@ -108,6 +134,15 @@ def store_tile(x, value, at, count, row_stride, ROWS: tl.constexpr, D: tl.conste
     pointers = x + start + lane.to(tl.int64)[:, None] * row_stride + column[None, :]
     mask = (lane < count - at)[:, None] & (column < D)[None, :]
     tl.store(pointers, value.to(x.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def add_tile(x, value, at, count, row_stride, ROWS: tl.constexpr, D: tl.constexpr, HEAD: tl.constexpr):
+    """As `store_tile`, but adds to what is there, by atomics."""
+    lane, column = tl.arange(0, ROWS), tl.arange(0, HEAD)
+    start = (tl.zeros([], tl.int64) + at) * row_stride
+    pointers = x + start + lane.to(tl.int64)[:, None] * row_stride + column[None, :]
+    tl.atomic_add(pointers, value, mask=(lane < count - at)[:, None] & (column < D)[None, :], sem="relaxed")
 
 
 @triton.jit
