@@ -16,7 +16,7 @@ from kernellab.build import cuda
 from kernellab.capture.standin_cuda import replace_attribute
 from support.functional_calls import LAYOUTS, REFERENCES, calls, outcome, values
 from support.models import gradients, make_batch, make_model
-from support.serving import DETERMINISTIC, own_table, rule
+from support.serving import IN_MODEL, own_table, rule
 
 K = kl.functional
 USUAL = ("gelu", "swiglu", "softmax", "layer_norm", "add_rms_norm", "cross_entropy", "rope")
@@ -489,7 +489,7 @@ def test_threads_repeat_calls_of_their_own_and_of_each_other(x):
 
 def test_every_function_is_repeated(silent_driver, repeated):
     repeatable = {name: calls()[name] for name in calls() if name != NOT_REPEATED}
-    assert {name.split()[0] for name in repeatable} == DETERMINISTIC
+    assert {name.split()[0] for name in repeatable} == IN_MODEL
     for name, call in repeatable.items():
         inputs, function = call(getattr(K, name.split()[0]))
         for _ in range(8):

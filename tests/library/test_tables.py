@@ -11,7 +11,7 @@ from kernellab.library import tables
 from support.serving import OPERATORS, own_table, rule
 
 CPU = torch.device("cpu")
-NOT_MEASURED_ON_GPUS = {"linear_gelu", "linear_cross_entropy"}
+NOT_MEASURED_ON_GPUS = {"attention", "linear_gelu", "linear_cross_entropy"}
 FILES = sorted(table_rules.SHIPPED.glob("*.toml"))
 
 
@@ -68,6 +68,22 @@ def test_only_pytorch_serves_on_gpus_of_amd_and_on_other_devices(gpu_of, monkeyp
     monkeypatch.setattr(torch.version, "hip", "6.0")
     assert tables.rules("softmax", torch.float32, device) == ()
     assert tables.rules("softmax", torch.float32, torch.device("meta")) == ()
+
+
+def test_in_compiled_code_kernels_serve_on_gpus_where_a_table_for_some_gpu_names_them(monkeypatch):
+    monkeypatch.setattr(tables, "serves_gpus", lambda: True)
+    serves = tables.serves_on_some_gpu
+    assert serves("softmax", torch.bfloat16)
+    assert not serves("softmax", torch.float64)
+    assert not serves("attention", torch.bfloat16)
+    with own_table(rule("attention", "triton", "triton"), name="sm_90"):
+        assert serves("attention", torch.bfloat16)
+    with own_table(rule("attention", "triton", "torch"), name="cpu"):
+        assert not serves("attention", torch.bfloat16)
+    with own_table("[[", name="sm_100"):  # the error is raised on that GPU
+        assert not serves("attention", torch.bfloat16)
+    monkeypatch.setattr(tables, "serves_gpus", lambda: False)
+    assert not serves("softmax", torch.bfloat16)
 
 
 def test_without_a_compiler_the_rules_for_cpp_do_not_count(monkeypatch):

@@ -59,6 +59,25 @@ def test_a_patched_model_has_the_loss_and_the_gradients_that_it_had(model, serve
     assert served == SERVED
 
 
+def test_a_call_of_pytorchs_attention_is_replaced(served):
+    torch.manual_seed(0)
+    model, (x, _) = patchable.FusedAttention(), batch()
+
+    def step():
+        model.zero_grad()
+        model(x).square().sum().backward()
+        return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+    expected = step()
+    done = kl.patch(model)
+    assert [entry.by for entry in done.replaced] == ["scaled_dot_product_attention in its forward"]
+    torch.testing.assert_close(step(), expected)
+    assert served == ["attention"]
+    done.undo()
+    torch.testing.assert_close(step(), expected, rtol=0, atol=0)
+    assert served == ["attention"]
+
+
 def test_what_looks_alike_but_computes_something_else_is_left_with_the_reason(model):
     (left,) = kl.patch(model).left
     assert (left.path, left.module) == ("norms.2", "ShiftedRMSNorm")

@@ -85,6 +85,19 @@ class Attention(nn.Module):
         return attend(q, k, v).transpose(1, 2).flatten(-2)
 
 
+class FusedAttention(nn.Module):
+    """By PyTorch's function, with grouped heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.kv = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, (k, v) = self.q(x).unflatten(-1, (2 * HEADS, -1)), self.kv(x).unflatten(-1, (2, HEADS, -1)).unbind(-3)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(-2)
+
+
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()

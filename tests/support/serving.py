@@ -9,8 +9,9 @@ from kernellab.base.paths import cache_dir
 from kernellab.library import operators
 
 OPERATORS = {name.lower(): value for name, value in vars(operators).items() if isinstance(value, operators.Operator)}
-# Dropout draws anew in every call: PyTorch serves it in compiled code, and no call is repeated.
-DETERMINISTIC = OPERATORS.keys() - {"dropout_add"}
+# Those of the model in support/models.py, whose calls the launcher repeats. Not among them: dropout draws anew in every
+# call, so that PyTorch serves it in compiled code, and attention has no implementation in CUDA C++.
+IN_MODEL = OPERATORS.keys() - {"dropout_add", "attention"}
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 

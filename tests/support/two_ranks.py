@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from support.models import Model, gradients, make_batch, make_model
-from support.serving import DETERMINISTIC, OPERATORS
+from support.serving import IN_MODEL, OPERATORS
 
 
 def by_ddp(model: Model) -> nn.Module:
@@ -47,7 +47,7 @@ def main(rank: int, store: str) -> None:
         model(x[2 * rank : 2 * rank + 2], target[2 * rank : 2 * rank + 2]).backward()
         averaged = {name.removeprefix("module."): whole(p.grad) for name, p in model.named_parameters()}
         torch.testing.assert_close(averaged, expected)
-        assert called == DETERMINISTIC, f"{wrap.__name__}: {called ^ DETERMINISTIC}"
+        assert called == IN_MODEL, f"{wrap.__name__}: {called ^ IN_MODEL}"
     dist.destroy_process_group()
 
 

@@ -6,7 +6,8 @@ call, PyTorch's own function is called: with wrong input too, so that errors are
 computes the same by PyTorch's operators. docs/models.md says what is covered.
 
 Most functions first ask kernellab.launcher to repeat an earlier call, which takes less host time. `dropout_add` does
-not: no call of it is like another. Nor do those with a matmul, which takes longer than the host needs.
+not: no call of it is like another. Nor do `scaled_dot_product_attention` and the functions with a matmul, which take
+longer than the host needs.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = [
     "log_softmax",
     "rms_norm",
     "rope",
+    "scaled_dot_product_attention",
     "silu",
     "softmax",
     "swiglu",
@@ -308,6 +310,36 @@ def dropout_add(input: Tensor, residual: Tensor, p: float = 0.5, training: bool 
     return F.dropout(input, p, training) + residual
 
 
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """As torch.nn.functional.scaled_dot_product_attention: a causal mask is aligned at the top left, and a query that
+    sees no key gets 0. Kernels of ours cover four dims, values as wide as keys, and calls without dropout.
+
+    A bool mask is first made one of numbers, as PyTorch does it; it is not expanded in memory.
+    """
+    options = ("top_left" if is_causal else None, None if scale is None else float(scale), None, 0.0, 0, 0)
+    if (
+        operators.ATTENTION.serves(query, options)
+        and dropout_p == 0.0
+        and _attends(query, key, value, grouped=enable_gqa)
+        and (attn_mask is None or (not is_causal and _is_mask(attn_mask, query, key)))
+    ):
+        bias = None if attn_mask is None else _bias(attn_mask, query, key)
+        return operators.ATTENTION.call(query, key, value, bias, *options)[0]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
 def _along_last_dim(
     operator: operators.Operator[Tensor, Tensor], x: Tensor, dim: int | None, dtype: torch.dtype | None
 ) -> Tensor | None:
@@ -419,3 +451,35 @@ def _rotates(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> bool:
         and cos.shape == sin.shape == (q.shape[2], q.shape[3] // 2)
         and not (cos.requires_grad or sin.requires_grad)
     )
+
+
+def _attends(q: Tensor, k: Tensor, v: Tensor, *, grouped: bool) -> bool:
+    """Whether a kernel takes these. Under autocast they must have the dtype that it casts to."""
+    return (
+        all(is_plain(x) and x.dtype is q.dtype and x.device == q.device for x in (k, v))
+        and q.dim() == k.dim() == v.dim() == 4
+        and k.shape == v.shape
+        and (k.shape[0], k.shape[3]) == (q.shape[0], q.shape[3])
+        and q.shape[3] > 0
+        and (k.shape[1] == q.shape[1] or (grouped and k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0))
+        and (not torch.is_autocast_enabled(q.device.type) or torch.get_autocast_dtype(q.device.type) is q.dtype)
+    )
+
+
+def _is_mask(mask: Tensor, q: Tensor, k: Tensor) -> bool:
+    """Whether a mask is broadcast to all pairs of a query and a key, and of a dtype that a kernel takes."""
+    sizes = (*q.shape[:3], k.shape[2])[-mask.dim() :]
+    return (
+        is_plain(mask)
+        and mask.device == q.device
+        and (mask.dtype is torch.bool or mask.dtype is q.dtype)
+        and 2 <= mask.dim() <= 4
+        and all(own in (1, size) for own, size in zip(mask.shape, sizes, strict=True))
+    )
+
+
+def _bias(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """What a mask adds to the scores of all pairs."""
+    if mask.dtype is torch.bool:
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf)
+    return mask.expand(*q.shape[:3], k.shape[2])

@@ -60,7 +60,7 @@ class Choice:
         self._tables: dict[tuple[torch.dtype, torch.device], Rules] = {}
         self._rules: dict[tuple[torch.dtype, torch.device, Options], Rules] = {}
         # While code is compiled, sizes may be unknown, and no file can be read.
-        self._in_compiled_code = {("cuda", dtype) for dtype in _DTYPES if tables.names_gpu_kernels(self._name, dtype)}
+        self._in_compiled_code = {("cuda", dtype) for dtype in _DTYPES if tables.serves_on_some_gpu(self._name, dtype)}
         for dtype in _DTYPES:
             if any(rule.always_applies for rule in tables.rules(self._name, dtype, torch.device("cpu"))):
                 self._in_compiled_code.add(("cpu", dtype))
@@ -69,7 +69,7 @@ class Choice:
         """Whether an implementation of ours serves for a first input x; otherwise PyTorch's own op does. Options that
         no table mentions may be left out.
 
-        In compiled code ours serve on GPUs, if a shipped table names any. On the CPU they serve there by rules without
+        In compiled code ours serve on GPUs, if a table for GPUs names one. On the CPU they serve there by rules without
         limits alone, because the compiler fuses PyTorch's op with its neighbours.
         """
         if not is_plain(x):

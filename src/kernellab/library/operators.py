@@ -30,14 +30,16 @@ _EVERYWHERE = {"cpu": torch.float32, "cuda": torch.float32}
 class Operator(Generic[Outputs, Result]):
     """A registered op: `serves(x)` says whether to `call` it, or PyTorch's own, for a first input x.
 
-    `repeated` repeats calls of the function in kernellab.functional that it decorates, which returns the op's results.
+    `function` is the name of its function in kernellab.functional, by default that of the op. `repeated` repeats calls
+    of the function that it decorates, which returns the op's results.
     """
 
-    def __init__(self, op: Op, autocast: Mapping[str, torch.dtype]) -> None:
+    def __init__(self, op: Op, autocast: Mapping[str, torch.dtype], function: str = "") -> None:
+        self.function = function or op.name
         self.choice = Choice(op)
         self.is_cast_on_gpus = "cuda" in autocast
         self.serves = self.choice.serves
-        forward, backward = register(op, self.choice, autocast)
+        forward, backward = register(op, self.choice, autocast, self.function)
         self.call: Callable[..., Outputs] = forward  # type: ignore[explicit-any, assignment]
         self.repeated = Repeatable[Result](op.name, self.choice.contract, backward)
 
@@ -58,3 +60,5 @@ LINEAR_GELU = Operator[Two, Tensor](ops.linear_gelu, _NOWHERE)
 LINEAR_CROSS_ENTROPY = Operator[Three, Tensor](ops.linear_cross_entropy, _NOWHERE)
 ROPE = Operator[Two, Two](ops.rope, _NOWHERE)
 DROPOUT_ADD = Operator[Tensor, Tensor](ops.dropout_add, _NOWHERE)
+# Autocast casts to a dtype that the user chooses: the function leaves what has another to PyTorch.
+ATTENTION = Operator[Two, Tensor](ops.attention, _NOWHERE, "scaled_dot_product_attention")

@@ -27,14 +27,16 @@ _DEVICES = ("CPU", "CUDA")
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
-def register(op: Op, choice: Choice, autocast: Mapping[str, torch.dtype]) -> tuple[AnyOverload, AnyOverload]:
+def register(
+    op: Op, choice: Choice, autocast: Mapping[str, torch.dtype], function: str
+) -> tuple[AnyOverload, AnyOverload]:
     """Define `kernellab::NAME` and `kernellab::NAME_backward`, and return both.
 
     Arguments are positional: the tensors, and then the options of the op in their declared order; then, where the
     contract says so, which gradients are wanted. `autocast` has the dtype to which inputs are cast under autocast, by
-    device type; on others they are not cast.
+    device type; on others they are not cast. `function` of kernellab.functional calls the operator: errors name it.
     """
-    functions = _Functions(op, choice)
+    functions = _Functions(op, choice, function)
     names = (op.name, f"{op.name}_backward")
     for name, schema in zip(names, _schemas(op, choice), strict=True):
         _LIBRARY.define(f"{name}{schema}")
@@ -76,10 +78,12 @@ def _tensor(name: str, *, optional: bool) -> str:
 
 
 def _type_of(op: Op, option: str) -> str:
-    kind = type(op.options[option][0])
+    """The type of an option's values; that of the others where one is None."""
+    values = op.options[option]
+    kind = next((type(value) for value in values if value is not None), type(None))
     if kind not in _TYPES:
         raise UserError(f"op {op.name} cannot be registered: its option {option} is a {kind.__name__}")
-    return _TYPES[kind]
+    return f"{_TYPES[kind]}{'?' if None in values else ''}"
 
 
 class _Context(FunctionCtx):
@@ -94,8 +98,8 @@ class _Functions:
 
     backward_overload: AnyOverload
 
-    def __init__(self, op: Op, choice: Choice) -> None:
-        self.name, self.option_names = op.name, tuple(op.options)
+    def __init__(self, op: Op, choice: Choice, function: str) -> None:
+        self.name, self.option_names, self.function = op.name, tuple(op.options), function
         self.choice, self.contract = choice, choice.contract
         self.input_count = len(self.contract.inputs)
         self.option_end = self.input_count + len(self.option_names)
@@ -169,13 +173,13 @@ class _Functions:
 
     def refuse_second_derivative(self, ctx: _Context, *upstream: torch.Tensor) -> NoReturn:
         raise RuntimeError(
-            f"the gradient of kernellab.functional.{self.name} cannot be differentiated again: "
+            f"the gradient of kernellab.functional.{self.function} cannot be differentiated again: "
             "use PyTorch's own function where second derivatives are needed"
         )
 
     def refuse_vmap(self, *args: object) -> NoReturn:
         raise RuntimeError(
-            f"kernellab.functional.{self.name} cannot be used inside torch.vmap: "
+            f"kernellab.functional.{self.function} cannot be used inside torch.vmap: "
             "call it on the whole batch, or use PyTorch's own function"
         )
 

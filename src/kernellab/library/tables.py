@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import functools
 import warnings
+from pathlib import Path
 
 import torch
 
+from kernellab.base.errors import UserError
 from kernellab.base.paths import cache_path
-from kernellab.library.rules import PYTORCH, SHIPPED, Rules, available, read_table, shipped_name, shipped_table, usable
+from kernellab.library.rules import (
+    PYTORCH,
+    SHIPPED,
+    Rules,
+    Table,
+    available,
+    read_table,
+    shipped_name,
+    shipped_table,
+    usable,
+)
 from kernellab.library.tuned import REMEDY, find_tuned, is_switched_off
 
 _OLDEST_GPU = (8, 0)  # the kernels are compiled and tested for GPUs from here on
@@ -48,13 +60,24 @@ def architecture(device: torch.device) -> str | None:
     return "sm_{}{}".format(*capability) if capability >= _OLDEST_GPU else None
 
 
+def serves_on_some_gpu(op: str, dtype: torch.dtype) -> bool:
+    """Whether a rule of a table for GPUs, whichever GPU that is, names implementations of ours."""
+    if not serves_gpus():
+        return False
+    key = (op, str(dtype).removeprefix("torch."))
+    folders = [SHIPPED, cache_path("tables")] + ([] if is_switched_off() else [cache_path("tuned")])
+    paths = (path for folder in folders for path in folder.glob("*.toml") if path.stem != "cpu")
+    return any(PYTORCH not in (rule.forward, rule.backward) for path in paths for rule in _readable(path).get(key, ()))
+
+
+def _readable(path: Path) -> Table:
+    """A table; without rules if it cannot be read, which is reported where it is used."""
+    try:
+        return read_table(path)
+    except UserError:
+        return {}
+
+
 def serves_gpus() -> bool:
     """Whether there are kernels for GPUs here. For AMD's there are none, though PyTorch calls them CUDA devices."""
     return torch.version.hip is None and available("triton")
-
-
-def names_gpu_kernels(op: str, dtype: torch.dtype) -> bool:
-    """Whether a shipped table lets an implementation of ours serve on some GPU."""
-    tables = (read_table(path) for path in SHIPPED.glob("*.toml") if path.stem != "cpu")
-    rules = (rule for table in tables for rule in table.get((op, str(dtype).removeprefix("torch.")), ()))
-    return serves_gpus() and any(rule.forward != PYTORCH for rule in rules)

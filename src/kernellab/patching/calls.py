@@ -20,7 +20,16 @@ from kernellab import functional
 from kernellab import nn as kernellab_nn
 from kernellab.patching.classes import Forward
 
-_NAMESAKES = ("gelu", "silu", "softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy")
+_NAMESAKES = (
+    "gelu",
+    "silu",
+    "softmax",
+    "log_softmax",
+    "layer_norm",
+    "rms_norm",
+    "cross_entropy",
+    "scaled_dot_product_attention",
+)
 _ROTATION = "apply_rotary_pos_emb"
 
 

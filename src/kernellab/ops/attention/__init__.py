@@ -158,3 +158,27 @@ def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
     from kernellab.ops.attention.triton import backward_by_atomics, forward
 
     return attention_passes(forward, backward_by_atomics, Settings(causal, scale, window, dropout_p, seed, offset))
+
+
+def _decodes(case):
+    """`supports=` of the implementation for few queries."""
+    if case.Sq > 16:
+        return "is for at most 16 queries"
+    return "draws no random numbers for dropout" if case.dropout_p > 0 else _kernel_takes(case)
+
+
+@attention.impl("triton-decode", supports=_decodes)
+@differentiable(CONTRACT)
+def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
+    from kernellab.ops.attention.decode import forward
+    from kernellab.ops.attention.triton import backward
+
+    return attention_passes(forward, backward, Settings(causal, scale, window, dropout_p, seed, offset))
+
+
+@attention.impl("cpp")
+@differentiable(CONTRACT)
+def _(causal=None, scale=None, window=None, dropout_p=0.0, seed=0, offset=0):
+    from kernellab.ops.attention.cpp import backward, forward
+
+    return attention_passes(forward, backward, Settings(causal, scale, window, dropout_p, seed, offset))

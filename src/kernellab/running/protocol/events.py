@@ -55,7 +55,7 @@ class OpLoaded(TransientEvent, name="op"):
     cases: list[CaseJson]
     peers: dict[str, PeerLibraryJson]
     first_input: list[str]  # its dims
-    reduces: bool  # whether it reduces any dim
+    reduces: bool  # whether it reduces the columns of its first input
     optional_inputs: list[str]
 
 

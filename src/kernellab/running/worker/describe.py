@@ -30,6 +30,7 @@ def choose_device(requested: str) -> torch.device:
 
 def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str]) -> OpLoaded:
     """An op's implementations, each with what prevents it from running on this device, and the requested cases."""
+    first_input = list(next(iter(op.args.values())).dims)
     return OpLoaded(
         name=op.name,
         file=str(op.extension or op.file),
@@ -48,7 +49,7 @@ def describe(op: Op, request: CaseRequest, device: torch.device, impls: list[str
         ],
         cases=[case.to_json() for case in op.expand(request, device.type)],
         peers=op.peers,
-        first_input=list(next(iter(op.args.values())).dims),
-        reduces=bool(op.reduces),
+        first_input=first_input,
+        reduces=any(dim in op.reduces for dim in first_input[-1:]),
         optional_inputs=list(op.presence_options),
     )
