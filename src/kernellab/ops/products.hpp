@@ -1,92 +1,121 @@
-// a·bᵀ tile by tile on the CPU, for ops that compute something of the products before they store it.
+// a·b tile by tile on the CPU, in the arithmetic of the wider type: the op decides what becomes of a finished tile.
+//
+// As on a GPU, speed is a matter of reuse: a core multiplies far faster than it loads. Each level of memory gets a tile:
+//   - registers: kRows × kCols sums. One value of a and kCols of b are multiplied into each row, so that a value which is
+//     loaded is used kCols or kRows times.
+//   - L1: kDepth terms of kCols columns of b, which all rows of a block of a pass through.
+//   - L2: a block of a, kDepth terms of kBlockRows rows, and the sums of kBlockRows × up to kBlockCols results.
+// Both operands are packed: copied into the order in which they are read, and widened. Then no stride costs anything where
+// the work is. b is packed once, by all threads. A thread takes a tile of the result and packs the rows of a for it.
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
-#include <new>
 
 #include "rows.hpp"
 
 namespace kl {
 
+using V = wide<T>;
+
 #if defined(__AVX512F__)
-constexpr int kVectorBytes = 64, kRowsAtOnce = 12;  // 24 sums, two vectors of b and one of a in 32 registers
+constexpr int kVectorBytes = 64, kRows = 12;  // 24 sums, 2 vectors of b and one value of a, in 32 registers
 #elif defined(__AVX__)
-constexpr int kVectorBytes = 32, kRowsAtOnce = 6;  // of 16 registers
+constexpr int kVectorBytes = 32, kRows = 6;  // 12 sums, in 16 registers
+#elif defined(__aarch64__)
+constexpr int kVectorBytes = 16, kRows = 12;
 #else
-constexpr int kVectorBytes = 16, kRowsAtOnce = 6;
+constexpr int kVectorBytes = 16, kRows = 6;
 #endif
+typedef V Vector __attribute__((vector_size(kVectorBytes), aligned(sizeof(V)), may_alias));
 
-using Wide = wide<T>;
-typedef Wide Vector __attribute__((vector_size(kVectorBytes), aligned(alignof(Wide)), may_alias));
-constexpr int kLanes = kVectorBytes / sizeof(Wide), kColsAtOnce = 2 * kLanes;
-// A tile of sums and the slices of a and b that it is computed from stay in a core's own cache.
-constexpr int64_t kTileRows = 32 * kRowsAtOnce, kTileCols = 8 * kColsAtOnce, kSlice = 256;
+constexpr int kLanes = kVectorBytes / sizeof(V), kCols = 2 * kLanes;
+constexpr int64_t kDepth = 16 * 1024 / (kCols * sizeof(V));  // a panel of b is half of L1
+constexpr int64_t kBlockRows = 144, kBlockCols = 512, kLeastCols = 128;
+static_assert(kBlockRows % kRows == 0 && kLeastCols % kCols == 0);
 
-// [rows, depth], strides in elements.
-struct Matrix {
-    const T* start;
-    int64_t row, col;
-};
+inline int64_t ceil_div(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-// Rows of a matrix in groups of GROUP, of which neighbouring elements are the rows of one column. Rows and columns beyond
-// the ends are 0.
-template <int GROUP>
-void pack(Matrix from, int64_t rows, int64_t depth, Wide* to) {
-    for (int64_t first = 0; first < rows; first += GROUP, to += GROUP * depth) {
-        const int64_t count = std::min<int64_t>(GROUP, rows - first);
-        for (int64_t i = 0; i < GROUP; ++i) {
-            const T* const row = from.start + (first + i) * from.row;
-            for (int64_t k = 0; k < depth; ++k) to[k * GROUP + i] = i < count ? widen(row[k * from.col]) : Wide(0);
+// `lines` of an operand, terms `first` to `first + count` of each, in panels of WIDTH lines: the values of one term are
+// neighbours. A panel's missing lines are 0.
+template <int WIDTH>
+void pack(const T* from, int64_t line_step, int64_t term_step, int64_t lines, int64_t count, V* to) {
+    for (int64_t start = 0; start < lines; start += WIDTH, to += WIDTH * count) {
+        const int64_t there = std::min<int64_t>(WIDTH, lines - start);
+        const T* const panel = from + start * line_step;
+        if (there < WIDTH) std::fill(to, to + WIDTH * count, V(0));
+        if (line_step == 1 && there == WIDTH) {
+            for (int64_t k = 0; k < count; ++k)
+#pragma omp simd
+                for (int64_t i = 0; i < WIDTH; ++i) to[k * WIDTH + i] = widen(panel[k * term_step + i]);
+        } else {
+            // Some terms at a time, so that the cache holds what is written.
+            for (int64_t part = 0; part < count; part += 16)
+                for (int64_t i = 0; i < there; ++i)
+                    for (int64_t k = part; k < std::min(part + 16, count); ++k)
+                        to[k * WIDTH + i] = widen(panel[i * line_step + k * term_step]);
         }
     }
 }
 
-// Adds the products of kRowsAtOnce rows of a and kColsAtOnce of b, both packed, to the sums.
-inline void add_products(const Wide* a, const Wide* b, int64_t depth, Wide* sums) {
-    Vector total[kRowsAtOnce][2] = {};
-    for (int64_t k = 0; k < depth; ++k, a += kRowsAtOnce, b += kColsAtOnce) {
+// Adds the products of a panel of a with one of b to kRows × kCols sums, whose rows are `step` apart.
+inline void multiply_panels(const V* a, const V* b, int64_t count, V* sums, int64_t step) {
+    Vector total[kRows][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) total[i][0] = total[i][1] = Vector{};
+    for (int64_t k = 0; k < count; ++k, a += kRows, b += kCols) {
         const Vector left = *reinterpret_cast<const Vector*>(b), right = *reinterpret_cast<const Vector*>(b + kLanes);
-#pragma GCC unroll 12
-        for (int i = 0; i < kRowsAtOnce; ++i) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) {
             total[i][0] += a[i] * left;
             total[i][1] += a[i] * right;
         }
     }
-#pragma GCC unroll 12
-    for (int i = 0; i < kRowsAtOnce; ++i) {
-        *reinterpret_cast<Vector*>(sums + i * kTileCols) += total[i][0];
-        *reinterpret_cast<Vector*>(sums + i * kTileCols + kLanes) += total[i][1];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+        *reinterpret_cast<Vector*>(sums + i * step) += total[i][0];
+        *reinterpret_cast<Vector*>(sums + i * step + kLanes) += total[i][1];
     }
 }
 
-// finish(row, col, rows, cols, sums) for every tile of a·bᵀ, on several threads: the sums of a row of the tile lie beside
-// each other, those of the next row kTileCols further on.
+// Calls finish(row, col, height, width, sums, step) for every tile of a·b, on several threads: the sums of a row of the tile
+// are neighbours, those of the next row are `step` further on.
 template <class F>
-void multiply(Matrix a, Matrix b, int64_t rows, int64_t cols, int64_t depth, int64_t threads, F finish) {
-    const int64_t row_tiles = (rows + kTileRows - 1) / kTileRows, col_tiles = (cols + kTileCols - 1) / kTileCols;
-    constexpr int64_t kNeeded = kTileRows * kTileCols + kSlice * (kTileRows + kTileCols);
-#pragma omp parallel num_threads(threads) if (row_tiles * col_tiles > 1)
+void multiply(Strided a, Strided b, int64_t rows, int64_t cols, int64_t depth, int64_t threads, F finish) {
+    const int64_t panels = ceil_div(cols, kCols), pieces = ceil_div(depth, kDepth), row_tiles = ceil_div(rows, kBlockRows);
+    int64_t width = kBlockCols;  // of a tile: less where that leaves threads without work
+    while (width > kLeastCols && row_tiles * ceil_div(cols, width) < 4 * threads) width /= 2;
+    const int64_t col_tiles = ceil_div(cols, width), tiles = row_tiles * col_tiles;
+    const bool parallel = threads > 1 && rows * cols * depth > 1 << 18;
+    const std::unique_ptr<V[]> packed(new V[panels * kCols * depth]);
+    prefer_huge_pages(packed.get(), panels * kCols * depth * sizeof(V));
+    // The panels of one piece of the depth follow each other.
+    const auto panel_at = [&](int64_t piece, int64_t panel) {
+        return packed.get() + kCols * (piece * kDepth * panels + panel * std::min(kDepth, depth - piece * kDepth));
+    };
+#pragma omp parallel num_threads(threads) if (parallel)
     {
-        const std::unique_ptr<Wide[]> memory(new Wide[kNeeded]);
-        Wide* const sums = memory.get();
-        Wide* const packed_a = sums + kTileRows * kTileCols;
-        Wide* const packed_b = packed_a + kSlice * kTileRows;
+#pragma omp for schedule(dynamic) collapse(2)
+        for (int64_t piece = 0; piece < pieces; ++piece)
+            for (int64_t panel = 0; panel < panels; ++panel)
+                pack<kCols>(b.start + piece * kDepth * b.row + panel * kCols * b.col, b.col, b.row,
+                            std::min<int64_t>(kCols, cols - panel * kCols), std::min(kDepth, depth - piece * kDepth),
+                            panel_at(piece, panel));
+        const std::unique_ptr<V[]> block(new V[kBlockRows * kDepth]), sums(new V[kBlockRows * width]);
 #pragma omp for schedule(dynamic)
-        for (int64_t tile = 0; tile < row_tiles * col_tiles; ++tile) {
-            const int64_t row = tile % row_tiles * kTileRows, col = tile / row_tiles * kTileCols;
-            const int64_t height = std::min(kTileRows, rows - row), width = std::min(kTileCols, cols - col);
-            std::fill(sums, sums + kTileRows * kTileCols, Wide(0));
-            for (int64_t start = 0; start < depth; start += kSlice) {
-                const int64_t count = std::min(kSlice, depth - start);
-                pack<kRowsAtOnce>({a.start + row * a.row + start * a.col, a.row, a.col}, height, count, packed_a);
-                pack<kColsAtOnce>({b.start + col * b.row + start * b.col, b.row, b.col}, width, count, packed_b);
-                for (int64_t j = 0; j < width; j += kColsAtOnce)
-                    for (int64_t i = 0; i < height; i += kRowsAtOnce)
-                        add_products(packed_a + i * count, packed_b + j * count, count, sums + i * kTileCols + j);
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+            const int64_t row = tile / col_tiles * kBlockRows, col = tile % col_tiles * width;
+            const int64_t height = std::min(kBlockRows, rows - row), wide = std::min(width, cols - col);
+            std::fill(sums.get(), sums.get() + ceil_div(height, kRows) * kRows * width, V(0));
+            for (int64_t piece = 0; piece < pieces; ++piece) {
+                const int64_t first = piece * kDepth, count = std::min(kDepth, depth - first);
+                pack<kRows>(a.start + row * a.row + first * a.col, a.row, a.col, height, count, block.get());
+                for (int64_t j = 0; j < wide; j += kCols)
+                    for (int64_t i = 0; i < height; i += kRows)
+                        multiply_panels(block.get() + i * count, panel_at(piece, (col + j) / kCols), count,
+                                        sums.get() + i * width + j, width);
             }
-            finish(row, col, height, width, sums);
+            finish(row, col, height, wide, sums.get(), width);
         }
     }
 }

@@ -9,12 +9,12 @@ using V = kl::wide<T>;
 
 // x is [rows, depth] and w [cols, depth], y and z contiguous. `bias` and `z` may be null.
 template <class A>
-void forward(kl::Matrix x, kl::Matrix w, const T* bias, T* y, T* z, int64_t rows, int64_t cols, int64_t depth,
+void forward(kl::Strided x, kl::Strided w, const T* bias, T* y, T* z, int64_t rows, int64_t cols, int64_t depth,
              int64_t threads) {
     kl::prefer_huge_pages(y, rows * cols * sizeof(T));
     if (z) kl::prefer_huge_pages(z, rows * cols * sizeof(T));
-    const auto finish = [=](int64_t row, int64_t col, int64_t height, int64_t width, V* sums) {
-        for (int64_t i = 0; i < height; ++i, sums += kl::kTileCols) {
+    const auto finish = [=](int64_t row, int64_t col, int64_t height, int64_t width, V* sums, int64_t step) {
+        for (int64_t i = 0; i < height; ++i, sums += step) {
             const int64_t at = (row + i) * cols + col;
             if (bias)
                 for (int64_t j = 0; j < width; ++j) sums[j] += kl::widen(bias[col + j]);
@@ -24,7 +24,7 @@ void forward(kl::Matrix x, kl::Matrix w, const T* bias, T* y, T* z, int64_t rows
             for (int64_t j = 0; j < width; ++j) kl::narrow(A::value(sums[j]), y[at + j]);
         }
     };
-    kl::multiply(x, w, rows, cols, depth, threads, finish);
+    kl::multiply(x, {w.start, w.col, w.row}, rows, cols, depth, threads, finish);
 }
 
 // dz = dy·slope(z), and with dbias its sum over the rows. z and dz are contiguous, and a thread takes whole columns: their
@@ -60,7 +60,7 @@ void slope(kl::Strided dy, const T* z, T* dz, T* dbias, int64_t rows, int64_t co
 #define KL_LINEAR(name, A)                                                                                             \
     extern "C" void linear_##name(KL_TENSOR(x), KL_TENSOR(w), const T* bias, T* y, T* z, int64_t rows, int64_t cols,   \
                                   int64_t depth, int64_t threads) {                                                    \
-        forward<A>({x, x_row, x_col}, {w, w_row, w_col}, bias, y, z, rows, cols, depth, threads);                      \
+        forward<A>(KL_STRIDED(x), KL_STRIDED(w), bias, y, z, rows, cols, depth, threads);                      \
     }                                                                                                                  \
     extern "C" void linear_##name##_slope(KL_TENSOR(dy), const T* z, T* dz, T* dbias, KL_SIZE) {                       \
         slope<A>(KL_STRIDED(dy), z, dz, dbias, rows, cols, threads);                                                   \
