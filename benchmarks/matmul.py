@@ -25,6 +25,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -42,6 +43,7 @@ from kernellab.record.reading import load
 from kernellab.record.verdict import derive
 from kernellab.reporting.sentences.explanation import headline
 from kernellab.reporting.text import numbers as words
+from kernellab.stats.intervals import FEWEST, by_round, median_interval, paired_ratios
 from ladder import steps_of
 
 PAGE, RESULTS = ROOT / "docs" / "matmul.md", ROOT / "docs" / "results" / "matmul-h200.md"
@@ -188,7 +190,7 @@ def report(out: Path, steps: list[Step]) -> Iterator[str]:
         elif step.name.startswith("tune-"):
             yield from [f"{step.name}, the fastest first:", *time_lines(record, fastest_first=True)]
         elif "--static" not in step.command:
-            yield from [f"{step.name}:", *time_lines(record)]
+            yield from [f"{step.name}:", *time_lines(record), *gain_lines(record)]
     times = record_of(out, "times")
     if times:
         yield from goal_lines(times)
@@ -234,16 +236,37 @@ def ratio(found: dict[str, Any]) -> str:
     return f"{base['median']:.3f} ({base['low']:.3f}–{base['high']:.3f}) × {base['over']}" if base else "–"
 
 
+def gain_lines(record: dict[str, Any]) -> Iterator[str]:
+    """How many times as fast max-autotune is as torch.compile's defaults, where both were timed in the same rounds."""
+    series = {
+        (words.size(r["case"]), entry["pass"], r["impl"]): by_round(entry["samples_us"], entry["rounds"])
+        for r in record["results"]
+        for entry in r["times"]
+        if (entry["timer"], entry["cache"]) == main_series(r)
+    }
+    for (size, pass_name, impl), tuned in series.items():
+        plain = series.get((size, pass_name, "compile"))
+        ratios = paired_ratios(tuned, plain) if plain and impl == "compile-max-autotune" else []
+        if len(ratios) >= FEWEST:
+            middle, (low, high) = statistics.median(ratios), median_interval(ratios)
+            yield f"- max-autotune, {size}, {pass_name}: {middle:.3f}× ({low:.3f}–{high:.3f}) as fast"
+
+
+def main_series(result: Result) -> tuple[str, str] | None:
+    """Timer and cache of the series that verdicts are about."""
+    time_ = result["derived"]["time"]
+    return (time_["timer"], time_["cache"]) if time_ else None
+
+
 def goal_lines(record: dict[str, Any]) -> Iterator[str]:
     for impl, goal in GOALS.items():
         found = [r for r in record["results"] if r["impl"] == impl]
         bases = {words.size(r["case"]): r["derived"]["speedup"]["baseline"] for r in found}
-        missed = [f"{size}: {base['median']:.3f}" if base else f"{size}: no time" for size, base in bases.items()
-                  if not base or base["median"] < goal]  # fmt: skip
-        reached = len(bases) - len(missed)
-        yield f"{impl}, goal {goal}: reached at {reached} of {len(SIZES)} sizes" + (
-            f"; missed at {missed}" if missed else ""
-        )
+        speeds = {size: base["median"] if base else None for size, base in bases.items()}
+        missed = {size: speed for size, speed in speeds.items() if speed is None or speed < goal}
+        said = [f"{size}: {'no time' if speed is None else f'{speed:.3f}'}" for size, speed in missed.items()]
+        where = f"; missed at {', '.join(said)}" if said else ""
+        yield f"{impl}, goal {goal}: reached at {len(speeds) - len(missed)} of {len(SIZES)} sizes{where}"
 
 
 # The ladder by its sizes -------------------------------------------------------------------------------
@@ -427,7 +450,7 @@ def results_page(out: Path) -> str:
             lines.append("Not measured.")
         else:
             lines += check_lines(record) if step.command[0] == "check" else time_lines(record)
-            lines += choice_lines(record)
+            lines += [*gain_lines(record), *choice_lines(record)]
     return "\n".join(lines) + "\n"
 
 
