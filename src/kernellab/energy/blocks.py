@@ -23,7 +23,7 @@ _OBSERVE_S = 0.05
 _STALLED_S = 2.0  # a counter that does not move for so long is of no use
 _IDLE_S = 0.6
 _RESPONSE_S = 3.0
-_SETTLED = 0.05  # the power of a step is as it stays, within this share
+_SETTLED, _SETTLING_S = 0.05, 0.1  # the power is as it stays, within this share, over this time: steps are noisy
 _STEADY_STEPS = 3
 
 
@@ -117,7 +117,7 @@ class Poller:
 
 def measure_response(poller: Poller, load: Load, *, seconds: float = _RESPONSE_S) -> Response:
     """How the counter follows the power: first without work, then with this load."""
-    idle = _steps(poller, lambda: poller.pause(_POLL_S), _IDLE_S)
+    idle = _steps(poller, lambda: None, _IDLE_S)
     busy = _steps(poller, load.feed, seconds)
     load.finish()
     # A load may keep the host from polling, and an idle counter may move less often.
@@ -175,6 +175,7 @@ def _steps(poller: Poller, work: Callable[[], None], seconds: float) -> list[Ste
             moved = poller.clock()
         elif poller.clock() - moved > _STALLED_S:
             raise EnergyUnknown(f"the energy counter did not move within {_STALLED_S:.0f} s")
+        poller.pause(_POLL_S)
     return steps
 
 
@@ -183,17 +184,13 @@ def _gaps(steps: Sequence[Step]) -> list[float]:
 
 
 def _time_to_settle(steps: Sequence[Step]) -> float:
-    """Until the power between steps stays what it is in the last third of them, counted from the first step."""
-    powers = [(later.time, _watts(step, later)) for step, later in itertools.pairwise(steps)]
+    """Until the power stays what it is in the last third of the steps, counted from the first step."""
+    count = max(1, round(_SETTLING_S / (statistics.median(_gaps(steps)) or _SETTLING_S)))
+    powers = [(last.time, _watts(first, last)) for first, last in zip(steps, steps[count:], strict=False)]
+    powers = powers or [(steps[-1].time, _watts(steps[0], steps[-1]))]
     final = statistics.median(power for _, power in powers[-max(1, len(powers) // 3) :])
-    unsettled = [time for time, power in _smooth(powers) if abs(power - final) > _SETTLED * final]
+    unsettled = [time for time, power in powers if abs(power - final) > _SETTLED * final]
     return max(unsettled, default=steps[0].time) - steps[0].time
-
-
-def _smooth(powers: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Each power replaced by the median of it and its neighbours: one odd step is no change."""
-    values = [power for _, power in powers]
-    return [(time, statistics.median(values[max(0, at - 1) : at + 2])) for at, (time, _) in enumerate(powers)]
 
 
 def _watts(first: Step, last: Step) -> float:
