@@ -228,16 +228,21 @@ class SimulatedLoad:
         return Progress(self._times, self._calls)
 
 
-def measured_energies(gpu, loads, counter, *, rounds=BLOCKS, poll_s=0.001, seed=0):
-    """The energy of implementations on a simulated GPU, as a record has it."""
+def poller_of(gpu, counter, poll_s=0.001):
+    """Polls in virtual time, which goes on only while the host pauses."""
 
     def pause(seconds):
         if gpu.active is None:
-            gpu.run(IDLE, max(seconds, poll_s) * 1e6)
+            gpu.run(IDLE, poll_s * 1e6)
         else:
-            gpu.active.go_on(max(seconds, poll_s))
+            gpu.active.go_on(poll_s)
 
-    poller = Poller(counter, lambda: gpu.now, pause)
+    return Poller(counter, lambda: gpu.now, pause)
+
+
+def measured_energies(gpu, loads, counter, *, rounds=BLOCKS, seed=0):
+    """The energy of implementations on a simulated GPU, as a record has it."""
+    poller = poller_of(gpu, counter)
     names = list(loads)
     measured = measure_energy(
         names,

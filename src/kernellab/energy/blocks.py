@@ -22,7 +22,8 @@ _POLL_S = 0.0002
 _OBSERVE_S = 0.05
 _STALLED_S = 2.0  # a counter that does not move for so long is of no use
 _IDLE_S = 0.6
-_RESPONSE_S = 3.0
+_RESPONSE_S = (2.0, 2.0, 4.0)  # the later ones for a counter that follows slowly
+_LEAD = 1.5  # a filter that is within 5 % after some time is within 1 % after one and a half times as long
 _SETTLED, _SETTLING_S = 0.05, 0.1  # the power is as it stays, within this share, over this time: steps are noisy
 _STEADY_STEPS = 3
 
@@ -115,14 +116,19 @@ class Poller:
         self._polled = -1.0
 
 
-def measure_response(poller: Poller, load: Load, *, seconds: float = _RESPONSE_S) -> Response:
+def measure_response(poller: Poller, load: Load) -> Response:
     """How the counter follows the power: first without work, then with this load."""
     idle = _steps(poller, lambda: None, _IDLE_S)
-    busy = _steps(poller, load.feed, seconds)
+    busy: list[Step] = []
+    for seconds in _RESPONSE_S:
+        busy += _steps(poller, load.feed, seconds)
+        settle_s = _time_to_settle(busy)
+        if settle_s < (busy[-1].time - busy[0].time) / 2:
+            break  # the last third, which it is compared with, is settled
     load.finish()
     # A load may keep the host from polling, and an idle counter may move less often.
     poller.step_s = min(statistics.median(_gaps(steps)) for steps in (idle, busy))
-    return Response(_watts(idle[0], idle[-1]), poller.step_s, _time_to_settle(busy) + poller.step_s)
+    return Response(_watts(idle[0], idle[-1]), poller.step_s, _LEAD * settle_s + poller.step_s)
 
 
 def run_block(poller: Poller, load: Load, plan: Plan, response: Response, observe: Callable[[], float | None]) -> Block:
