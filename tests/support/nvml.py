@@ -29,6 +29,8 @@ class FakeNvml:
         self.reasons = 0
         self.processes = []
         self.stamp = 10**15
+        self.millijoules = 123_456
+        self.mig = NOT_SUPPORTED  # or whether it is divided now, and after a restart
 
     def nvmlInit(self):
         pass
@@ -52,6 +54,14 @@ class FakeNvml:
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
         return self.reasons
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):
+        return self.millijoules
+
+    def nvmlDeviceGetMigMode(self, handle):
+        if isinstance(self.mig, Exception):
+            raise self.mig
+        return self.mig
 
     def nvmlDeviceGetUtilizationRates(self, handle):
         return SimpleNamespace(gpu=97, memory=60)

@@ -11,6 +11,8 @@ import random
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from kernellab.energy.blocks import Poller, Progress
+from kernellab.energy.rounds import BLOCKS, measure_energy, to_json
 from kernellab.record.event import Event
 from kernellab.record.journal import empty_record
 from kernellab.timing.rounds import Plan, Rounds
@@ -47,6 +49,7 @@ class SimulatedGpu:
         self.limit_w, self.control_s, self.drift = limit_w, control_s, drift
         self.now, self.mhz, self.joules, self.watts = 0.0, TOP_MHZ, 0.0, IDLE_W
         self.is_throttled = False
+        self.active = None  # calls that go on while the host pauses
         self.random = random.Random(seed)
         self._next_control, self._joules_then = control_s, 0.0
 
@@ -168,3 +171,85 @@ def timed_record(monkeypatch, gpu, loads, *, rounds=128, noise=0.003, clock_is_r
     }
     Event.parse({"event": "timed", **where, **ended}).fold(record)
     return record
+
+
+# Energy ------------------------------------------------------------------------------------------------
+
+
+class SimulatedCounter:
+    """Counts the energy of a simulated GPU in steps. `noise`: the scatter of a step; `lag_s`: the time constant of the
+    filter through which it sees the power."""
+
+    name = "nvml"
+
+    def __init__(self, gpu, *, step_s=0.1, noise=0.01, lag_s=0.0):
+        self.gpu, self.step_s, self.noise, self.lag_s = gpu, step_s, noise, lag_s
+        self.reads = 0
+        self._seen = gpu.now, gpu.joules
+        self._watts, self._pending, self._total = IDLE_W, 0.0, 5000.0
+        self._next = gpu.now + step_s * gpu.random.random()
+
+    def joules(self):
+        self.reads += 1
+        (then, joules_then), now = self._seen, self.gpu.now
+        if now > then:
+            watts = (self.gpu.joules - joules_then) / (now - then)
+            self._watts += (watts - self._watts) * (1 - math.exp(-(now - then) / self.lag_s) if self.lag_s else 1.0)
+            before = max(0.0, min(now, self._next) - then)
+            self._pending += self._watts * before
+            while now >= self._next:
+                self._total += self._pending * math.exp(self.gpu.random.gauss(0, self.noise))
+                until = min(now, self._next + self.step_s)
+                self._pending = self._watts * (until - self._next)
+                self._next += self.step_s
+            self._seen = now, self.gpu.joules
+        return round(self._total, 3)  # the counter counts millijoules
+
+
+class SimulatedLoad:
+    """Calls in a row on a simulated GPU, which go on while the host pauses."""
+
+    def __init__(self, gpu, load):
+        self.gpu, self.load = gpu, load
+        self._times, self._calls = [gpu.now], [0.0]
+
+    def feed(self):
+        self.gpu.active = self
+
+    def go_on(self, seconds):
+        us = self.load.us_at(self.gpu.mhz)
+        self.gpu.run(self.load, seconds * 1e6)
+        self._times.append(self.gpu.now)
+        self._calls.append(self._calls[-1] + seconds * 1e6 / us)
+
+    def finish(self):
+        self.go_on(0.01)  # what is queued still runs
+        self.gpu.active = None
+        return Progress(self._times, self._calls)
+
+
+def poller_of(gpu, counter, poll_s=0.001):
+    """Polls in virtual time, which goes on only while the host pauses."""
+
+    def pause(seconds):
+        if gpu.active is None:
+            gpu.run(IDLE, poll_s * 1e6)
+        else:
+            gpu.active.go_on(poll_s)
+
+    return Poller(counter, lambda: gpu.now, pause)
+
+
+def measured_energies(gpu, loads, counter, *, rounds=BLOCKS, seed=0):
+    """The energy of implementations on a simulated GPU, as a record has it."""
+    poller = poller_of(gpu, counter)
+    names = list(loads)
+    measured = measure_energy(
+        names,
+        poller,
+        lambda name, use: use(SimulatedLoad(gpu, loads[name])),
+        lambda: float(gpu.mhz),
+        rounds=rounds,
+        seed=seed,
+    )
+    return {name: to_json(measured, name, counter.name, 1 << 28, None) for name in names}

@@ -22,8 +22,9 @@ _POLL_S = 0.0002
 _OBSERVE_S = 0.05
 _STALLED_S = 2.0  # a counter that does not move for so long is of no use
 _IDLE_S = 0.6
-_RESPONSE_S = 3.0
-_SETTLED = 0.05  # the power of a step is as it stays, within this share
+_RESPONSE_S = (2.0, 2.0, 4.0)  # the later ones for a counter that follows slowly
+_LEAD = 1.5  # a filter that is within 5 % after some time is within 1 % after one and a half times as long
+_SETTLED, _SETTLING_S = 0.05, 0.1  # the power is as it stays, within this share, over this time: steps are noisy
 _STEADY_STEPS = 3
 
 
@@ -115,14 +116,19 @@ class Poller:
         self._polled = -1.0
 
 
-def measure_response(poller: Poller, load: Load, *, seconds: float = _RESPONSE_S) -> Response:
+def measure_response(poller: Poller, load: Load) -> Response:
     """How the counter follows the power: first without work, then with this load."""
-    idle = _steps(poller, lambda: poller.pause(_POLL_S), _IDLE_S)
-    busy = _steps(poller, load.feed, seconds)
+    idle = _steps(poller, lambda: None, _IDLE_S)
+    busy: list[Step] = []
+    for seconds in _RESPONSE_S:
+        busy += _steps(poller, load.feed, seconds)
+        settle_s = _time_to_settle(busy)
+        if settle_s < (busy[-1].time - busy[0].time) / 2:
+            break  # the last third, which it is compared with, is settled
     load.finish()
     # A load may keep the host from polling, and an idle counter may move less often.
     poller.step_s = min(statistics.median(_gaps(steps)) for steps in (idle, busy))
-    return Response(_watts(idle[0], idle[-1]), poller.step_s, _time_to_settle(busy) + poller.step_s)
+    return Response(_watts(idle[0], idle[-1]), poller.step_s, _LEAD * settle_s + poller.step_s)
 
 
 def run_block(poller: Poller, load: Load, plan: Plan, response: Response, observe: Callable[[], float | None]) -> Block:
@@ -175,6 +181,7 @@ def _steps(poller: Poller, work: Callable[[], None], seconds: float) -> list[Ste
             moved = poller.clock()
         elif poller.clock() - moved > _STALLED_S:
             raise EnergyUnknown(f"the energy counter did not move within {_STALLED_S:.0f} s")
+        poller.pause(_POLL_S)
     return steps
 
 
@@ -183,17 +190,13 @@ def _gaps(steps: Sequence[Step]) -> list[float]:
 
 
 def _time_to_settle(steps: Sequence[Step]) -> float:
-    """Until the power between steps stays what it is in the last third of them, counted from the first step."""
-    powers = [(later.time, _watts(step, later)) for step, later in itertools.pairwise(steps)]
+    """Until the power stays what it is in the last third of the steps, counted from the first step."""
+    count = max(1, round(_SETTLING_S / (statistics.median(_gaps(steps)) or _SETTLING_S)))
+    powers = [(last.time, _watts(first, last)) for first, last in zip(steps, steps[count:], strict=False)]
+    powers = powers or [(steps[-1].time, _watts(steps[0], steps[-1]))]
     final = statistics.median(power for _, power in powers[-max(1, len(powers) // 3) :])
-    unsettled = [time for time, power in _smooth(powers) if abs(power - final) > _SETTLED * final]
+    unsettled = [time for time, power in powers if abs(power - final) > _SETTLED * final]
     return max(unsettled, default=steps[0].time) - steps[0].time
-
-
-def _smooth(powers: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Each power replaced by the median of it and its neighbours: one odd step is no change."""
-    values = [power for _, power in powers]
-    return [(time, statistics.median(values[max(0, at - 1) : at + 2])) for at, (time, _) in enumerate(powers)]
 
 
 def _watts(first: Step, last: Step) -> float:

@@ -24,7 +24,7 @@ class EnergyJson(TypedDict):
     step_s: Annotated[float | None, "seconds between two steps of the counter, measured"]
     lead_s: Annotated[float | None, "seconds of calls before each block, in which the counter follows the power"]
     idle_w: Annotated[float | None, "power of the device without work, before the blocks"]
-    sets_bytes: Annotated[int | None, "size of all input sets, through which the calls go in turn"]
+    sets_bytes: Annotated[int | None, "size of all input sets, of which consecutive calls have different ones"]
     contended: Annotated[str | None, "which other processes used the device meanwhile"]
 
 

@@ -9,12 +9,13 @@ both, the reason says so, and the range of ratios that it explains is part of th
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernellab.stats.intervals import FEWEST, median_interval, paired_ratios, quantile
+from kernellab.stats.intervals import FEWEST, paired_ratios, quantile
 from kernellab.stats.student import t_quantile
 from kernellab.stats.trust import CLOCK_MOVED, Reason, percent
 
@@ -23,6 +24,7 @@ from kernellab.stats.trust import CLOCK_MOVED, Reason, percent
 _NEIGHBOURS, _DRIFT, _BY_CLOCK = 0.005, 0.01, 0.01
 # The clock moves in steps of 15 MHz, below 1 %, but its mean over many rounds is known better than that.
 _UNEVEN, _UNEVEN_CONFIDENCE = 0.002, 0.999
+_SHIFTED = 3.5  # standard deviations by which ranks differ: 1 in 2000 of equal parts
 
 # What the tests may miss while the clock moves. Without this allowance, equally fast implementations that draw
 # different power are called different too often in simulations (tests/stats/test_ratio_trust.py).
@@ -158,15 +160,15 @@ def _clock_dependent(
     lowest, low, high, highest = (quantile(list(clocks.values()), q) for q in (0.05, 1 / 3, 2 / 3, 0.95))
     if highest - lowest <= CLOCK_MOVED * statistics.median(clocks.values()) or low >= high:
         return None
-    slow = [ratios[n] for n, clock in clocks.items() if clock <= low]
-    fast = [ratios[n] for n, clock in clocks.items() if clock >= high]
-    factors = _compare_parts(ratios, slow, fast, _BY_CLOCK)
+    slow, fast = ([n for n in clocks if chosen(clocks[n])] for chosen in (low.__ge__, high.__le__))
+    factors = _compare_parts(ratios, [ratios[n] for n in slow], [ratios[n] for n in fast], _BY_CLOCK)
     if factors is None:
         return None
-    detail = (
-        f"the ratio depends on the clock: {statistics.median(slow):.4g} up to {low:.0f} MHz, "
-        f"{statistics.median(fast):.4g} from {high:.0f} MHz on"
-    )
+    parts = [
+        f"{statistics.median(ratios[n] for n in part):.4g} at {statistics.median(clocks[n] for n in part):.0f} MHz"
+        for part in (slow, fast)
+    ]
+    detail = f"the ratio depends on the clock: {parts[0]}, {parts[1]}"
     return Doubt({"name": "clock-dependent", "detail": detail}, factors)
 
 
@@ -179,7 +181,18 @@ def _compare_parts(
     one, other, middle = (statistics.median(values) for values in (some, others, ratios.values()))
     if abs(one - other) <= least * middle:
         return None
-    (low, high), (other_low, other_high) = median_interval(some), median_interval(others)
-    if low <= other_high and other_low <= high:
+    if abs(_rank_shift(some, others)) < _SHIFTED:
         return None
     return one / middle, other / middle
+
+
+def _rank_shift(some: Sequence[float], others: Sequence[float]) -> float:
+    """How far the ranks of some values are from those of others, in standard deviations of equal ones (Mann-Whitney).
+
+    It asks which values are larger, not by how much: outliers do not matter, and of values that fall in two groups no
+    median has to be known.
+    """
+    ordered = sorted(others)
+    above = sum((bisect.bisect_left(ordered, x) + bisect.bisect_right(ordered, x)) / 2 for x in some)
+    pairs = len(some) * len(others)
+    return (above - pairs / 2) / math.sqrt(pairs * (len(some) + len(others) + 1) / 12)

@@ -54,6 +54,7 @@ class EnergyMeter:
         self, impls: Mapping[str, TimedImpl], call_us: Mapping[str, float], blocks: int
     ) -> dict[str, EnergyJson]:
         counter = counter_of(device_id(self._device))
+        self._telemetry.sample(force=True)
         began = self._telemetry.now
 
         def run_load(name: str, use: Callable[[Load], object]) -> None:
@@ -77,6 +78,7 @@ class EnergyMeter:
             rounds=blocks,
             seed=self._seed,
         )
+        self._telemetry.sample(force=True)
         columns = self._telemetry.columns(since=began)
         reasons = trust.find_reasons(columns, [], device=self._device.type, steady=None, interval=None)
         contended = next((reason["detail"] for reason in reasons if reason["name"] == "contended"), None)
