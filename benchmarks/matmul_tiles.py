@@ -3,7 +3,7 @@
     klab bench benchmarks/matmul_tiles.py --impl 'torch,triton-*x*' --shape 4096,8192 --dtype bfloat16
 
 `python benchmarks/matmul.py OUT --tune` runs this, and lists the fastest. A name says rows × columns × depth of a tile,
-stages, warps, whether results are written in halves, and rows of tiles that programs share.
+stages, warps, whether results are written in halves, rows of tiles that programs share, and whether loops are nested.
 """
 
 import functools
@@ -19,21 +19,22 @@ from kernellab.ops.studies import current_gpu
 
 matmul = kl.ops.matmul  # the file gets a copy with what it adds
 
-# rows, columns, depth, stages, warps, halves, group
+# rows, columns, depth, stages, warps, halves, group, flat
 DESCRIBED = (
-    (128, 256, 64, 3, 8, True, 8),
-    (128, 256, 64, 3, 8, False, 8),
-    (128, 256, 64, 4, 8, True, 8),
-    (128, 256, 128, 2, 8, True, 8),
-    (256, 128, 64, 3, 8, True, 8),
-    (256, 128, 64, 4, 8, True, 8),
-    (128, 128, 64, 4, 8, False, 8),
-    (128, 128, 64, 4, 4, False, 8),
-    (128, 128, 64, 5, 8, False, 8),
-    (128, 128, 128, 3, 8, False, 8),
-    (128, 256, 64, 3, 8, True, 4),
-    (128, 256, 64, 3, 8, True, 16),
-    (64, 256, 64, 4, 4, False, 8),
+    (128, 256, 64, 3, 8, True, 8, True),
+    (128, 256, 64, 3, 8, False, 8, True),
+    (128, 256, 64, 4, 8, True, 8, True),
+    (128, 256, 128, 2, 8, True, 8, True),
+    (256, 128, 64, 3, 8, True, 8, True),
+    (256, 128, 64, 4, 8, True, 8, True),
+    (128, 128, 64, 4, 8, False, 8, True),
+    (128, 128, 64, 4, 4, False, 8, True),
+    (128, 128, 64, 5, 8, False, 8, True),
+    (128, 128, 128, 3, 8, False, 8, True),
+    (128, 256, 64, 3, 8, True, 4, True),
+    (128, 256, 64, 3, 8, True, 16, True),
+    (128, 256, 64, 3, 8, True, 8, False),
+    (64, 256, 64, 4, 4, False, 8, True),
 )
 # rows, columns, rows and columns of a warp; stages
 TENSOR = (
@@ -74,11 +75,12 @@ def tensor(tiles, stages, a, b):
     return c
 
 
-def add_described(rows, cols, depth, stages, warps, halves, group):
+def add_described(rows, cols, depth, stages, warps, halves, group, flat):
     from kernellab.ops.matmul.triton import Tiles
 
-    name = f"triton-{rows}x{cols}x{depth}-{stages}s-{warps}w{'-halves' if halves else ''}-g{group}"
-    tiles = Tiles(rows, cols, depth, stages, warps, halves, group)
+    more = f"{'-halves' if halves else ''}-g{group}{'' if flat else '-nested'}"
+    name = f"triton-{rows}x{cols}x{depth}-{stages}s-{warps}w{more}"
+    tiles = Tiles(rows, cols, depth, stages, warps, halves, group, flat)
 
     def supports(case):
         if not tiles.fits(2, shared_bytes(current_gpu())):

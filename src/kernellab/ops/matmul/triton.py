@@ -24,7 +24,8 @@ class Tiles(NamedTuple):
     """A program computes rows × cols results, `depth` terms at a time, with the operands of `stages` under way.
 
     `halves`: it writes its results in two halves, which takes half the shared memory and leaves it for a stage.
-    `group`: rows of tiles that programs which run at the same time share.
+    `group`: rows of tiles that programs which run at the same time share. `flat`: the loops over tiles and over their
+    depth are one.
     """
 
     rows: int
@@ -34,6 +35,7 @@ class Tiles(NamedTuple):
     warps: int
     halves: bool = False
     group: int = 8
+    flat: bool = True
 
     def number_for(self, rows: int, cols: int) -> int:
         return triton.cdiv(rows, self.rows) * triton.cdiv(cols, self.cols)
@@ -106,7 +108,7 @@ def launch_described(a: Matrix, b: Matrix, c: torch.Tensor, tiles: Tiles) -> Non
         triton.set_allocator(_new_workspace)  # of this thread: the kernel keeps its descriptors there
         multiply_described[(programs,)](
             a.tensor, b.tensor, c, *c.shape, a.tensor.shape[1], a.step, b.step, programs,
-            a.by_rows, b.by_rows, tiles.rows, tiles.cols, tiles.depth, tiles.group, tiles.halves,
+            a.by_rows, b.by_rows, tiles.rows, tiles.cols, tiles.depth, tiles.group, tiles.halves, tiles.flat,
             num_warps=tiles.warps, num_stages=tiles.stages,
         )  # fmt: skip
 
@@ -119,12 +121,12 @@ def _new_workspace(size: int, alignment: int, stream: int | None) -> torch.Tenso
 def multiply_described(
     a_ptr, b_ptr, c_ptr, rows, cols, depth, a_step, b_step, programs,
     A_BY_ROWS: tl.constexpr, B_BY_ROWS: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, DEPTH: tl.constexpr,
-    GROUP: tl.constexpr, HALVES: tl.constexpr,
+    GROUP: tl.constexpr, HALVES: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
     """c = a·b: c is [rows, cols], contiguous. Each operand is contiguous along its rows, or else along its columns.
 
-    A program takes every `programs`-th tile. The loops over its tiles and over their depth become one, so that the
-    first operands of a tile are on their way while the tile before is written.
+    A program takes every `programs`-th tile. FLAT: the loops over its tiles and over their depth become one, so that
+    the first operands of a tile are on their way while the tile before is written.
     """
     if A_BY_ROWS:
         a = tl.make_tensor_descriptor(a_ptr, [rows, depth], [a_step, 1], [ROWS, DEPTH])
@@ -137,7 +139,7 @@ def multiply_described(
     WIDTH: tl.constexpr = COLS // 2 if HALVES else COLS
     c = tl.make_tensor_descriptor(c_ptr, [rows, cols], [cols, 1], [ROWS, WIDTH])
     tile_rows, tile_cols = tl.cdiv(rows, ROWS), tl.cdiv(cols, COLS)
-    for tile in tl.range(tl.program_id(0), tile_rows * tile_cols, programs, flatten=True):
+    for tile in tl.range(tl.program_id(0), tile_rows * tile_cols, programs, flatten=FLAT):
         tile_row, tile_col = tile_place(tile, tile_rows, tile_cols, GROUP)
         row, col = tile_row * ROWS, tile_col * COLS
         total = tl.zeros((ROWS, COLS), dtype=tl.float32)
