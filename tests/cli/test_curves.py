@@ -13,7 +13,7 @@ def test_a_bench_of_a_sweep_writes_its_curves_and_they_can_be_drawn_again(klab, 
     assert first.splitlines()[0].startswith("op,M,K,N,dtype,")
     again = klab("curves", "swept", "--out", "elsewhere")
     assert again.code == 0, again.err
-    assert "matmul · over M = K = N · float32 · cpu, TFLOP/s" in again.out
+    assert "matmul · over M = K = N · float32 · fp32_precision=ieee · cpu, TFLOP/s" in again.out
     assert (tmp_path / "elsewhere" / "curves-matmul-M-float32.csv").read_text() == first
     assert "\x1b" not in again.out
 

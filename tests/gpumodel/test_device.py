@@ -20,6 +20,7 @@ def test_an_unknown_gpu_is_refused():
 
 def test_peak_matmul_rates_are_those_of_tensor_cores_and_of_multiply_adds_for_float32():
     rates = Device.from_database("h200").peak_matmul_tflops
-    assert set(rates) == {"bfloat16", "float16", "float32"}
+    assert set(rates) == {"bfloat16", "float16", "float32", "tf32"}
+    assert rates["tf32"] == rates["bfloat16"] / 2
     assert rates["bfloat16"] == rates["float16"] == pytest.approx(16 * rates["float32"])
     assert rates["float32"] == pytest.approx(gpu("h200").fp32_tflops)

@@ -43,6 +43,13 @@ def test_a_matmul_whose_rate_was_not_measured_has_no_limit():
     assert roofline(matmul(1024), "float64", 10.0, CEILINGS).roof_us is None
 
 
+def test_float32_that_is_multiplied_as_tf32_has_the_rate_of_tf32_or_no_limit():
+    cost = {**matmul(8192), "flops": {"tf32": 2 * 8192**3}}
+    assert roofline(cost, "float32", 10.0, {**CEILINGS, "matmul_tflops": {"float32": 50.0}}).roof_us is None
+    limit = roofline(cost, "float32", None, {**CEILINGS, "matmul_tflops": {"float32": 50.0, "tf32": 400.0}})
+    assert (limit.bound, limit.roof_us) == ("matmul", pytest.approx(2 * 8192**3 / 400e6))
+
+
 def test_units_without_a_measured_ceiling_bound_nothing():
     busy = {**GELU, "flops": {"fp32": 10**15}}
     assert roofline(busy, "float32", 500.0, CEILINGS).fraction == 1.0

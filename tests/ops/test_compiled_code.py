@@ -16,6 +16,7 @@ OWN_SIZES = {
     "rope": [(128, "bfloat16"), (128, "float32")],
     "cross_entropy": [(4096, "float32"), ANYWHERE, (131072, "bfloat16")],
 }
+APART = ("matmul",)  # test_matmul_code.py
 # Kernels that move a few numbers per row or column.
 SMALL = ("norm_shift", "norm_add_up", "cross_entropy_reduce", "cross_entropy_join", "add_up", "reduce_losses", "join")
 
@@ -24,7 +25,7 @@ def main_sizes():
     """Each size for one architecture, in turn: all for all would take minutes."""
     turn = 0
     for impl in ("triton", "cuda"):
-        for name in all_ops_with(impl):
+        for name in (name for name in all_ops_with(impl) if name not in APART):
             sizes = OWN_SIZES.get(name) or (WIDTHS if getattr(kl.ops, name).reduces else ELEMENTWISE)
             if impl == "cuda" and sizes is WIDTHS:
                 sizes = [*WIDTHS, ANYWHERE]

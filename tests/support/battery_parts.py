@@ -21,6 +21,7 @@ FAMILIES = {
     "norms": ("layer_norm", "rms_norm", "add_rms_norm"),
     "cross entropy": ("cross_entropy",),
     "rotations": ("rope",),
+    "products": ("matmul",),
 }
 
 

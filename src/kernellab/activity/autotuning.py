@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
+from kernellab.activity.candidates import recording_candidates
 from kernellab.activity.compilation import CompilationLog
 from kernellab.activity.documents import TunedJson
 from kernellab.base.errors import UserError
@@ -177,6 +178,7 @@ def _recording_inductor(record: Record) -> Iterator[None]:
 _RECORDING: Mapping[str, Callable[[Record], AbstractContextManager[None]]] = {
     "triton.runtime.autotuner": _recording_triton,
     "torch._inductor.runtime.triton_heuristics": _recording_inductor,
+    "torch._inductor.select_algorithm": recording_candidates,
 }
 
 

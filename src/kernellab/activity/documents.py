@@ -16,8 +16,15 @@ class CompileJson(TypedDict, total=False):
     graph_breaks: Annotated[int, ""]
 
 
+class CandidateJson(TypedDict):
+    """A kernel that torch.compile tried for an operator."""
+
+    name: Annotated[str, ""]
+    us: Annotated[float | None, "as the tuner measured it; null where it did not run"]
+
+
 class TunedJson(TypedDict):
-    """What an autotuner chose for a kernel."""
+    """What an autotuner chose for a kernel, or torch.compile for an operator."""
 
     kernel: Annotated[str, ""]
     config: Annotated[JsonObject, "the chosen configuration"]
@@ -27,6 +34,7 @@ class TunedJson(TypedDict):
     configs: NotRequired[Annotated[JsonValue, "how many configurations there are"]]
     tried: NotRequired[Annotated[JsonValue, "how many configurations were timed"]]
     seconds: NotRequired[Annotated[float | None, ""]]
+    candidates: NotRequired[Annotated[list[CandidateJson], "for an operator: the fastest first"]]
 
 
 class KernelLaunch(TypedDict):

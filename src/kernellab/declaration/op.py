@@ -271,13 +271,15 @@ class Op:
             extension_listeners[-1](self)
         self.impls[impl.name] = impl
 
-    def compile(self, fn: AnyFunction, **settings: object) -> AnyFunction:
+    def compile(self, fn: AnyFunction, *, supports: Supports | None = None, **settings: object) -> AnyFunction:
         """Compile this function, with these `torch.compile` settings, in place of the reference."""
-        self._add(self._compiled(fn, settings))
+        validation.require_function(f"implementation compile of {self.name}", "supports", supports)
+        self._add(self._compiled(fn, settings, supports))
         return fn
 
-    def _compiled(self, fn: AnyFunction, settings: Mapping[str, object]) -> Impl:
-        return Impl(self, "compile", Compiled(fn, **settings), kind_of("compile"), file=self.file)
+    def _compiled(self, fn: AnyFunction, settings: Mapping[str, object], supports: Supports | None = None) -> Impl:
+        compiled = Compiled(fn, **settings)
+        return Impl(self, "compile", compiled, kind_of("compile"), supports=supports, file=self.file)
 
     def copy(self) -> Op:
         """The same op with its own table of implementations."""

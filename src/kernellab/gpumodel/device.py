@@ -33,8 +33,9 @@ class Device:
 
     @property
     def peak_matmul_tflops(self) -> dict[str, float]:
-        """The vendor's matmul rate by dtype. float32 has the rate of multiply-adds, which torch uses by default."""
+        """The vendor's matmul rate by dtype, and of `tf32`. float32 has that of multiply-adds, torch's default."""
         tensor = self.chip.tensor_per_clock
-        per_clock = {dtype: tensor[name] for dtype, name in TENSOR_NAMES.items() if name in tensor}
+        names = {**TENSOR_NAMES, "tf32": "tf32"}
+        per_clock = {dtype: tensor[name] for dtype, name in names.items() if name in tensor}
         per_clock["float32"] = self.chip.fp32_per_clock
         return {dtype: self.sms * rate * self.clock_mhz / 1e6 for dtype, rate in per_clock.items()}

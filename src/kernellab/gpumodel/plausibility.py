@@ -36,7 +36,8 @@ def _lower_bounds(cost: CostJson, dtype: str, cache: str | None, peaks: Peaks) -
     if tflops is None:
         return
     # Ordinary arithmetic on 16-bit data can be done in pairs, up to four times as fast, so only float32 has a bound.
-    rates = {"matmul": tflops["matmul"].get(dtype), "fp32": tflops["fp32"] if dtype == "float32" else None}
+    matmul = tflops["matmul"].get(dtype)  # of float32 the rate of tf32, which is faster
+    rates = {"matmul": matmul, "tf32": matmul, "fp32": tflops["fp32"] if dtype == "float32" else None}
     for unit, rate in rates.items():
         flops = cost["flops"].get(unit, 0)
         if flops and rate:

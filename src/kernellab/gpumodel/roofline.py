@@ -2,7 +2,8 @@
 
 An op that moves B bytes and does F operations takes at least max(B / bandwidth, F / rate). Its arithmetic intensity is
 F / B. Below the ridge, rate / bandwidth, memory bounds it. Both ceilings are measured: copy bandwidth and matmul rate.
-Units without a measured ceiling (fp32 outside of matmuls) bound nothing here.
+Units without a measured ceiling (fp32 outside of matmuls) bound nothing here. A matmul whose rate was not measured has
+no limit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Roofline:
 
 def roofline(cost: CostJson, dtype: str, time_us: float | None, ceilings: Ceilings | None) -> Roofline:
     moved = cost["bytes_read"] + cost["bytes_written"]
-    matmul = cost["flops"].get("matmul", 0)
+    matmul, dtype = product_flops(cost, dtype)
     roofs, ridge = _roofs_us(moved, matmul, dtype, ceilings) if ceilings else ({}, None)
     bound = max(roofs, key=lambda name: roofs[name]) if roofs else None
     roof_us = roofs[bound] if bound else None
@@ -46,6 +47,12 @@ def roofline(cost: CostJson, dtype: str, time_us: float | None, ceilings: Ceilin
         gbps=moved / time_us / 1e3 if time_us else None,
         tflops=matmul / time_us / 1e6 if time_us and matmul else None,
     )
+
+
+def product_flops(cost: CostJson, dtype: str) -> tuple[float, str]:
+    """The flops of matmuls, and the name of the rate that bounds them: float32 may be multiplied as tf32."""
+    tf32 = cost["flops"].get("tf32", 0)
+    return (tf32, "tf32") if tf32 else (cost["flops"].get("matmul", 0), dtype)
 
 
 def _roofs_us(moved: int, matmul: float, dtype: str, ceilings: Ceilings) -> tuple[dict[str, float], float | None]:

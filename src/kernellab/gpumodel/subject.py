@@ -13,7 +13,7 @@ from kernellab.declaration.documents import CaseJson, CostJson
 from kernellab.gpumodel.device import Device
 from kernellab.gpumodel.fusion import DispatchedOperator, Fusion, fusion
 from kernellab.gpumodel.kernel import MULTIPLY_ADDS, Kernel, count
-from kernellab.gpumodel.roofline import Roofline
+from kernellab.gpumodel.roofline import Roofline, product_flops
 
 # An empty kernel between others, on an H200 (docs/results/timing-h200.md).
 _EMPTY_KERNEL_IN_SEQUENCE_US = 1.6
@@ -56,7 +56,7 @@ class Subject:
 
     @property
     def matmul_flops(self) -> float:
-        return self.cost["flops"].get("matmul", 0) if self.cost else 0
+        return product_flops(self.cost, self.dtype)[0] if self.cost else 0
 
     @property
     def launch_floor_us(self) -> float:

@@ -30,6 +30,7 @@ from kernellab.declaration.documents import CostJson
 from kernellab.gpumodel.device import TENSOR_NAMES, Device
 from kernellab.gpumodel.fusion import L2_OVER_MEMORY
 from kernellab.gpumodel.kernel import GLOBAL_LOADS, LOCAL_ACCESSES, TRIGONOMETRY_STACK_BYTES, Kernel, count
+from kernellab.gpumodel.roofline import product_flops
 from kernellab.gpumodel.subject import Subject
 
 # A load from memory takes 0.3 to 0.4 µs on an idle GPU. On a busy GPU it waits in queues, and a block has to start and
@@ -211,6 +212,6 @@ def _matmul_us(subject: Subject, kernel: Kernel, device: Device, cost: CostJson)
     limit = subject.limit
     if limit is None or not limit.ridge or not subject.computes_product(kernel):
         return 0.0
-    fastest_us = cost["flops"].get("matmul", 0) / (limit.ridge * device.gbps) / 1e3
+    fastest_us = product_flops(cost, subject.dtype)[0] / (limit.ridge * device.gbps) / 1e3
     best_rate = device.chip.tensor_per_clock.get(TENSOR_NAMES.get(subject.dtype, ""), device.chip.fp32_per_clock)
     return fastest_us * max(1.0, best_rate / (product_rate(device, kernel) or best_rate))

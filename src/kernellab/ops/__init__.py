@@ -9,7 +9,7 @@ Adding an op is adding a folder. All folders have the same files:
   `studies_triton.py` have their kernels.
 
 The modules and headers beside the folders hold what ops share: how data is moved (`elementwise_*`, `rows*`, `norms*`,
-`maps_cpp`, `layout`, `teams`), how an implementation is made of its two passes (`gradients`), random numbers
+`maps_cpp`, `layout`, `teams`), the instructions of tensor cores (`mma`), how an implementation is made of its two passes (`gradients`), random numbers
 (`philox*`), the dtypes (`floats`, `dtypes`), the properties of GPUs (`gpus`) and what studies support (`studies`). An
 op file here is declared like a user's, through the public API. It is executed in workers, and by `kernellab.library`,
 which registers the same passes for use in models.

@@ -1,9 +1,10 @@
 """Runs CUDA C++ kernels on the CPU, those of the shipped ops and of benchmarks/candidates: launches are intercepted,
 and kernels built by the system's compiler.
 
-All sources are used as they are, but for `ptx.cuh` and `hopper.cuh`, whose instructions the files of these names here
-imitate, and for the declaration of dynamic shared memory. A launch on a GPU differs in what simt.hpp cannot show: the
-order of accesses to memory between barriers, the rounding of the special functions, and speed.
+All sources are used as they are, but for `ptx.cuh`, `mma.cuh` and `hopper.cuh`, whose instructions the headers of these
+names here imitate, and for the declaration of dynamic shared memory. A launch on a GPU differs in what simt.hpp cannot
+show: the order of accesses to memory between barriers, the rounding of the special functions and of tensor cores, and
+speed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import torch
 from kernellab.build import cuda
 from kernellab.build.tensor_maps import TensorMap
 from kernellab.ops import gpus, norms_cuda, pipeline_cuda, rows_cuda
+from kernellab.ops.matmul import cuda as matmul_cuda
+from kernellab.ops.matmul import studies as matmul_studies
 
 R = TypeVar("R")
 Function = Callable[[bytes, bytes], bytes | None]
@@ -37,7 +40,7 @@ OPS = Path(gpus.__file__).parent
 CANDIDATES = SIMT.parents[2] / "benchmarks" / "candidates"
 # Where a copy of each folder lies in the folder that is compiled in: as in the repository, for relative includes.
 COPIES = {OPS: "src/kernellab/ops", CANDIDATES: "benchmarks/candidates"}
-IMITATED = {"ptx.cuh": OPS, "hopper.cuh": CANDIDATES}
+IMITATED = {"ptx.cuh": OPS, "mma.cuh": OPS, "hopper.cuh": CANDIDATES}
 DYNAMIC_SHARED = "extern __shared__ float shared[];"
 _functions: dict[tuple[Path, str], Function] = {}
 
@@ -104,6 +107,10 @@ def _intercepted(interceptor: Callable[..., None], gpu: Gpu) -> Iterator[None]:
         (pipeline_cuda, "sm_count"): lambda device: gpu.sms,
         (pipeline_cuda, "shared_bytes"): lambda device: 227 * 1024,
         (norms_cuda, "shared_bytes"): lambda device: 227 * 1024,
+        (matmul_cuda, "capability"): lambda device: gpu.capability,
+        (matmul_cuda, "sm_count"): lambda device: gpu.sms,
+        (matmul_cuda, "shared_bytes"): lambda device: 227 * 1024,
+        (matmul_studies, "shared_bytes"): lambda device: 227 * 1024,
     }
     before = {(module, name): getattr(module, name) for module, name in replaced}
     try:

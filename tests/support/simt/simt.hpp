@@ -55,12 +55,37 @@ struct Meeting {
     unsigned expected = 0, arrived = 0, round = 0;
 };
 
+// A copy to shared memory that runs by itself.
+struct Copy {
+    void* to;
+    const void* from;
+    int count;
+};
+
 // A context starts a fiber. From then on it is left and resumed by jumps, which unlike contexts need no system call.
 struct Fiber {
     ucontext_t context;
     jmp_buf here;
     bool started, done;
+    std::vector<std::vector<Copy>> copies{1};  // in groups, of which the last is not complete
 };
+
+// What a lane of a warp passes to the others.
+struct Words {
+    unsigned of[6];
+};
+template <class P>
+Words pack(P value) {
+    Words words{};
+    std::memcpy(&words, &value, sizeof value);
+    return words;
+}
+template <class P>
+P unpack(const Words& words) {
+    P value;
+    std::memcpy(&value, &words, sizeof value);
+    return value;
+}
 
 struct Cluster {
     explicit Cluster(unsigned blocks) : all(blocks), anchors(blocks), dynamics(blocks) {}
@@ -79,8 +104,8 @@ struct Block {
     std::vector<Fiber> fibers;
     std::vector<Meeting> warps;
     Meeting whole;
-    std::vector<float> lanes[2];  // what each thread passes to others in a shuffle, by turns
-    std::vector<unsigned> shuffles;
+    std::vector<Words> lanes[2];  // what each thread passes to others of its warp, by turns
+    std::vector<unsigned> turns;
     std::vector<float> dynamic;
     jmp_buf scheduler;
     unsigned current = 0;
@@ -119,12 +144,16 @@ struct Block {
         waiting_for_cluster++;
         while (cluster_rounds == round) yield();
     }
-    float shuffle(float value, unsigned from) {
-        std::vector<float>& passed = lanes[shuffles[current]++ % 2];
-        passed[current] = value;
+    // What the lanes of this thread's warp pass to each other, until the turn after next.
+    const Words* exchange(const Words& mine) {
+        std::vector<Words>& passed = lanes[turns[current]++ % 2];
+        passed[current] = mine;
         meet(warps[current / kWarp]);
-        return passed[current / kWarp * kWarp + from];
+        return &passed[current / kWarp * kWarp];
     }
+    float shuffle(float value, unsigned from) { return unpack<float>(exchange(pack(value))[from]); }
+
+    std::vector<std::vector<Copy>>& copies() { return fibers[current].copies; }
 };
 
 inline thread_local Block* block;
@@ -148,8 +177,8 @@ inline void run_block(Block& b, char* stacks) {
     b.warps.assign((b.threads + kWarp - 1) / kWarp, Meeting{});
     for (unsigned t = 0; t < b.threads; t++) b.warps[t / kWarp].expected++;
     b.whole = Meeting{b.threads};
-    for (auto& passed : b.lanes) passed.assign(b.warps.size() * kWarp, 0);
-    b.shuffles.assign(b.threads, 0);
+    for (auto& passed : b.lanes) passed.assign(b.warps.size() * kWarp, Words{});
+    b.turns.assign(b.threads, 0);
     for (unsigned t = 0; t < b.threads; t++) {
         getcontext(&b.fibers[t].context);
         b.fibers[t].context.uc_stack = {stacks + t * kStack, 0, kStack};

@@ -7,6 +7,8 @@ from kernellab.record.schema import BuiltJson, MemoryJson, Result, Telemetry, Ti
 from kernellab.reporting.text import numbers
 from kernellab.reporting.text.numbers import count, duration
 
+_CANDIDATES = 4  # of torch.compile's that are named: there may be dozens
+
 
 def detail_lines(result: Result) -> list[str]:
     lines = [_series_line(entry) for entry in result["times"] if entry["samples_us"]]
@@ -69,4 +71,7 @@ def _build_lines(built: BuiltJson) -> list[str]:
         config = ", ".join(f"{name}={value}" for name, value in choice["config"].items())
         tried = f" ({choice['tried']} tried)" if choice.get("tried") is not None else ""
         lines.append(f"{choice.get('by') or 'a tuner'} chose for {choice['kernel']}: {config}{tried}")
+        candidates = [f"{c['name']} {duration(c['us'])}" for c in choice.get("candidates", []) if c["us"]]
+        if candidates:
+            lines.append(f"its fastest candidates: {', '.join(candidates[:_CANDIDATES])}")
     return lines
