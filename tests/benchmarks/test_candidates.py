@@ -126,8 +126,8 @@ def test_the_cpu_shows_what_a_missing_wait_does(globals_of, monkeypatch, tmp_pat
 
 # (batch, heads, heads of k and v, queries, keys, columns), options, the configuration of the forward pass.
 CALLS = [
-    ((1, 2, 1, 200, 300, 128), {"causal": "bottom_right"}, None),
-    ((1, 2, 2, 320, 200, 40), {"causal": "bottom_right"}, {"slots": 3, "turns": False}),  # some queries see no key
+    ((1, 2, 1, 136, 200, 128), {"causal": "bottom_right"}, None),
+    ((1, 1, 1, 264, 200, 40), {"causal": "bottom_right"}, {"slots": 3, "turns": False}),  # some queries see no key
     ((1, 3, 3, 200, 200, 64), {"causal": "top_left"}, {"slots": 6, "consumers": 3}),
     ((1, 2, 2, 100, 330, 96), {"causal": "top_left", "window": 30, "scale": -0.2}, {"keys": 176, "slots": 3}),
 ]
