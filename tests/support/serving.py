@@ -9,9 +9,11 @@ from kernellab.base.paths import cache_dir
 from kernellab.library import operators
 
 OPERATORS = {name.lower(): value for name, value in vars(operators).items() if isinstance(value, operators.Operator)}
-# Those of the model in support/models.py, whose calls the launcher repeats. Not among them: dropout draws anew in every
-# call, so that PyTorch serves it in compiled code, and attention has no implementation in CUDA C++.
+# Those of the model in support/models.py. Dropout draws anew in every call, so that PyTorch serves it in compiled code.
 IN_MODEL = OPERATORS.keys() - {"dropout_add", "attention"}
+# A matmul takes longer than the host: there is no CUDA C++ for these, and their calls are not repeated.
+WITH_MATMUL = {"attention", "linear_gelu", "linear_cross_entropy"}
+REPEATED = IN_MODEL - WITH_MATMUL
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
