@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import pytest
 
@@ -97,6 +98,22 @@ def test_both_passes_together_are_timed_and_have_no_findings_of_the_forward_pass
     )
     assert seen.code == 0, seen.err
     assert seen.result("torch")["derived"]["findings"] == []
+
+
+def test_energy_is_measured_or_the_reason_is_said(klab, tmp_path):
+    args = ("--impl", "manual,torch", "--shape", "32x32", "--device", "cpu", "--seconds", "0.05", "--only-times")
+    seen = klab("bench", "square", *args, "--energy", "--quick", "--out", "run")
+    assert seen.code == 0, seen.err
+    results = json.loads((tmp_path / "run" / "run.json").read_text())["results"]
+    energy = next(result for result in results if result["impl"] == "torch")["times"][0]["energy"]
+    if energy["status"] == "ok":  # where root runs the tests, on a machine that counts
+        assert len(energy["joules"]) == 8
+        assert " energy " in seen.out
+    else:
+        assert f"energy is not measured: {energy['reason']}" in seen.out
+        assert "RAPL" in energy["reason"] or "energy counter" in energy["reason"]
+    refused = klab("bench", "square", *args, "--energy", "--timer", "kernel")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
 def test_results_as_csv(klab, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernellab.gpumodel.roofline import roofline
+from kernellab.gpumodel.roofline import matmul_limits, roofline
 
 CEILINGS = {"copy_gbps": 4000.0, "matmul_tflops": {"bfloat16": 800.0}}
 GELU = {"bytes_read": 1_000_000_000, "bytes_written": 1_000_000_000, "flops": {}}
@@ -53,3 +53,40 @@ def test_float32_that_is_multiplied_as_tf32_has_the_rate_of_tf32_or_no_limit():
 def test_units_without_a_measured_ceiling_bound_nothing():
     busy = {**GELU, "flops": {"fp32": 10**15}}
     assert roofline(busy, "float32", 500.0, CEILINGS).fraction == 1.0
+
+
+BY_CLOCK = {
+    **CEILINGS,
+    "matmul_by_clock": {
+        "bfloat16": [
+            {"tflops": 800.0, "clock_mhz": 1980.0, "power_w": 480.0},
+            {"tflops": 600.0, "clock_mhz": 1480.0, "power_w": 700.0},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("clock", "tflops"), [(1980.0, 800.0), (1480.0, 600.0), (1730.0, 700.0), (740.0, 300.0), (2079.0, 840.0)]
+)
+def test_the_matmul_rate_is_that_at_the_clock(clock, tflops):
+    limit = roofline(matmul(8192), "bfloat16", 2000.0, BY_CLOCK, clock)
+    assert limit.matmul_tflops == pytest.approx(tflops)
+    assert limit.clock_mhz == clock
+    assert limit.fraction == pytest.approx(2 * 8192**3 / tflops / 1e6 / 2000)
+
+
+def test_without_a_clock_or_rates_by_clock_the_rate_is_the_measured_one():
+    for ceilings, clock in ((CEILINGS, 1480.0), (BY_CLOCK, None)):
+        limit = roofline(matmul(8192), "bfloat16", None, ceilings, clock)
+        assert (limit.matmul_tflops, limit.clock_mhz) == (800.0, None)
+    assert roofline(GELU, "bfloat16", None, BY_CLOCK, 1480.0).matmul_tflops is None
+
+
+def test_limits_are_drawn_at_each_clock():
+    assert matmul_limits(BY_CLOCK, "bfloat16") == {
+        "bfloat16 limit at 1480 MHz, measured": 600.0,
+        "bfloat16 limit at 1980 MHz, measured": 800.0,
+    }
+    assert matmul_limits(CEILINGS, "bfloat16") == {"bfloat16 limit, measured": 800.0}
+    assert matmul_limits(BY_CLOCK, "float64") == {}

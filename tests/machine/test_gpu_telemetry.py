@@ -27,6 +27,15 @@ def test_a_gpu_sample_has_everything(nvml):
     }
 
 
+def test_the_clock_alone_can_be_read_as_often_as_wanted(nvml):
+    telemetry = telemetry_for("GPU-1")
+    for mhz in (1980, 1500):
+        nvml.clocks[nvml.NVML_CLOCK_SM] = mhz
+        assert telemetry.clock_mhz() == mhz
+    assert telemetry_for("cpu").clock_mhz() is None
+    assert telemetry_for("GPU-2").clock_mhz() is None
+
+
 def test_every_throttle_reason_has_a_name_and_settings_are_not_throttling(nvml):
     nvml.reasons = 0x1FF
     sample = telemetry_for("GPU-1").sample()

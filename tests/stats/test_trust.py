@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kernellab.stats.intervals import median_interval
-from kernellab.stats.trust import find_reasons, is_steady, summarise
+from kernellab.stats.trust import PowerState, find_reasons, is_steady, power_state, summarise
 from support.klab import klab_env
 
 
@@ -65,6 +65,14 @@ def test_each_reason_is_one_sentence_with_numbers():
 )
 def test_throttling_counts_from_a_tenth_of_the_readings(throttled_readings, expected):
     assert verdict(gpu(throttle=[["hw-thermal"]] * throttled_readings + [[]] * (40 - throttled_readings))) == expected
+
+
+def test_the_power_state_is_at_its_limit_where_the_limit_throttles():
+    capped = gpu(power_w=[690.0] * 40, limit_w=[700.0] * 40, throttle=[["sw-power-cap"]] * 20 + [[]] * 20)
+    assert power_state(capped) == PowerState(True, 700.0, 690.0, 1980.0)
+    hot = gpu(throttle=[["sw-thermal"]] * 40)
+    assert power_state(hot) == PowerState(False, None, None, 1980.0)
+    assert power_state(None) is power_state({}) is power_state(gpu(sm_mhz=[None] * 40)) is None
 
 
 def test_one_reading_alone_is_not_throttling():

@@ -104,3 +104,19 @@ def test_a_hold_that_gives_up_twice_in_a_row_shortens_the_windows_of_all():
 
     assert set(calls({3, 4}).values()) == {32}
     assert set(calls(range(3, 7)).values()) == {16}
+
+
+def test_each_round_says_what_ran_before_what_and_at_which_clock():
+    timer = FakeTimer({"a": 100.0, "b": 110.0, "c": 120.0}, 0.01)
+
+    class Clocks(NoGuard):
+        def burst_clock_mhz(self):
+            return float(len(timer.bursts))  # as if it changed with every burst
+
+    sets = two_content_sets(2)
+    impls = {name: timed_impl(lambda x: lambda: None, sets, name) for name in timer.means}
+    rounds = Rounds(impls, timer, Plan(seconds=30.0), Clocks(), lambda name: nullcontext(), seed=0)
+    for _ in rounds:
+        names = [name for name, _ in timer.bursts]
+        assert rounds.before == {names[at]: names[at - 1] for at in (-1, -2, -3)}
+        assert rounds.clocks_mhz == {names[at]: len(names) + 1 + at for at in (-1, -2, -3)}

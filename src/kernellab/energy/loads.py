@@ -1,7 +1,7 @@
 """Calls of one implementation in a row, on a GPU or a CPU, and how many had been made at which time.
 
-Consecutive calls have different input sets, which is cold where the sets are larger than the cache. It is never flushed:
-that would take energy too.
+Consecutive calls have different input sets, which is cold where the sets are larger than the cache. The cache is never
+flushed: that would take energy too.
 """
 
 from __future__ import annotations

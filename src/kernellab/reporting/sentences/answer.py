@@ -24,6 +24,7 @@ from kernellab.reporting.sentences.times import (
     too_few_rounds,
 )
 from kernellab.reporting.text import numbers
+from kernellab.stats.trust import percent
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,13 @@ def _energy(row: TimedResult) -> str:
     if rival is None:
         return f" and {numbers.energy(energy['median_j'])}"
     difference = energy_difference(ratio)
-    if difference is None:
+    if difference is None or ratio is None:
         return ""
-    return f", {row.impl} with {difference}" if rival["verdict"] == "same" else f", with {difference}"
+    if rival["verdict"] != "same":
+        return f", with {difference}"
+    if ratio["verdict"] == "less":
+        return f", {row.impl} with {difference}"
+    return f", {rival['over']} with {percent(1 - 1 / ratio['median'])} less energy"
 
 
 def _state(row: TimedResult) -> str:

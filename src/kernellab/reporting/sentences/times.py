@@ -81,12 +81,14 @@ def comparison_notes(rows: Sequence[TimedResult]) -> list[str]:
     """Which comparisons cannot be trusted and why; or that they hold, where the times alone cannot be trusted."""
     if comparisons_hold([row.verdict for row in rows]):
         return [HOLD]
-    return [
-        f"{reason['name']} ({row.impl} over {speedup['over']}): {reason['detail']}"
-        for row in rows
-        for speedup in comparisons(row.verdict)
-        for reason in own_doubts(row.verdict, speedup)
-    ]
+    notes: dict[tuple[str, frozenset[str]], str] = {}  # each pair has two comparisons, and one note
+    for row in rows:
+        for speedup in comparisons(row.verdict):
+            for reason in own_doubts(row.verdict, speedup):
+                pair = frozenset((row.impl, speedup["over"]))
+                note = f"{reason['name']} ({row.impl} over {speedup['over']}): {reason['detail']}"
+                notes.setdefault((reason["name"], pair), note)
+    return list(notes.values())
 
 
 def limit_notes(rows: Sequence[TimedResult], ceilings: Ceilings | None) -> list[str]:
