@@ -113,7 +113,9 @@ def test_results_and_gradients_are_the_same_bits_with_any_number_of_threads(size
             results.append(value_and_gradients(kl.ops.attention["cpp"], inputs, upstream, causal="top_left"))
     finally:
         torch.set_num_threads(before)
-    assert all(torch.equal(x, y) for other in results[1:] for x, y in zip(sum(results[0], ()), sum(other, ()), strict=True))
+    assert all(
+        torch.equal(x, y) for other in results[1:] for x, y in zip(sum(results[0], ()), sum(other, ()), strict=True)
+    )
 
 
 LAYOUTS = {
