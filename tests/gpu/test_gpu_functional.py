@@ -6,9 +6,11 @@ import torch.distributed as dist
 from torch.utils.checkpoint import checkpoint
 
 import kernellab as kl
+from kernellab.library.rules import shipped_name
+from kernellab.library.tables import architecture
 from support.functional_calls import REFERENCES, assert_as_exact, calls, outcome
 from support.models import gradients, make_batch, make_model
-from support.serving import OPERATORS
+from support.serving import OPERATORS, own_table, rule
 
 pytestmark = pytest.mark.gpu
 K = kl.functional
@@ -143,3 +145,79 @@ def test_every_replay_of_a_cuda_graph_drops_other_elements():
         graph.replay()
         replays.append(y.clone())
     assert not torch.equal(*replays)
+
+
+# Attention ---------------------------------------------------------------------------------------------
+
+
+def heads(*lengths, dtype=torch.bfloat16):
+    """Projections of these numbers of tokens with 8 heads, the others with 2 that share them."""
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    return [
+        torch.randn(2, length, 8 if place == 0 else 2, 64, device="cuda", generator=generator).to(dtype).transpose(1, 2)
+        for place, length in enumerate(lengths)
+    ]
+
+
+@pytest.fixture
+def triton_attends():
+    """A table for this GPU that leaves attention to our kernels."""
+    name = shipped_name(architecture(torch.device("cuda", torch.cuda.current_device())))
+    with own_table(rule("attention", "triton", "triton"), name=name):
+        yield
+
+
+def test_attention_is_pytorchs_by_the_shipped_table():
+    q, k, v = heads(128, 128, 128)
+    assert not OPERATORS["attention"].serves(q)
+    options = {"is_causal": True, "enable_gqa": True}
+    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+    assert torch.equal(K.scaled_dot_product_attention(q, k, v, **options), theirs)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16], ids=str)
+@pytest.mark.parametrize("case", ["causal", "longer keys", "a mask", "a bool mask"])
+def test_attention_by_our_kernels_is_as_exact_as_pytorchs(case, dtype, triton_attends):
+    q, k, v = heads(200, *[333 if case == "longer keys" else 200] * 2, dtype=dtype)
+    kept = torch.rand(200, 200, device="cuda", generator=torch.Generator(device="cuda").manual_seed(1)) < 0.7
+    mask = {"a mask": torch.where(kept, 0.5, -1.0).to(dtype), "a bool mask": kept}.get(case)
+    assert OPERATORS["attention"].serves(q)
+
+    def call(function):
+        def attend(q, k, v):
+            bias = mask.to(q.dtype) if case == "a mask" else mask
+            return function(q, k, v, bias, is_causal=case == "causal", scale=0.1, enable_gqa=True)
+
+        return attend
+
+    ours, theirs = call(K.scaled_dot_product_attention), call(torch.nn.functional.scaled_dot_product_attention)
+    exact = outcome([x.double() for x in (q, k, v)], theirs, dtype)
+    results = outcome((q, k, v), ours)
+    assert_as_exact(results, outcome((q, k, v), theirs), exact)
+    assert results[0][0].stride() == q.stride()
+    again = outcome((q, k, v), ours)
+    assert all(torch.equal(x, y) for x, y in zip((*results[0], *results[1]), (*again[0], *again[1]), strict=True))
+
+
+def test_a_query_that_sees_no_key_gives_0(triton_attends):
+    q, k, v = heads(100, 100, 100)
+    mask = torch.ones(100, 100, dtype=torch.bool, device="cuda")
+    mask[[0, 40, 99]] = False
+    (y,), gradients = outcome((q, k, v), lambda *x: K.scaled_dot_product_attention(*x, mask, enable_gqa=True))
+    assert not y[:, :, [0, 40, 99]].any()
+    assert all(x.isfinite().all() for x in gradients)
+
+
+def test_attention_is_captured_in_a_cuda_graph_and_compiled_by_inductor(triton_attends):
+    inputs = [x.requires_grad_() for x in heads(128, 128, 128)]
+
+    def attend(q, k, v):
+        return K.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    expected = outcome(inputs, attend)
+    torch.testing.assert_close(outcome(inputs, torch.compile(attend, fullgraph=True)), expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        y = attend(*inputs)
+    graph.replay()
+    assert torch.equal(y, expected[0][0])

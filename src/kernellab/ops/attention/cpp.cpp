@@ -35,7 +35,7 @@ private:
     void add_keys(const Block& block, int64_t from, int64_t count) {
         kl::load_keys(p_.k, block.batch, block.group, from, count, p_.columns, k_);
         kl::load_keys(p_.v, block.batch, block.group, from, count, p_.columns, v_);
-        kl::multiply<false, false>(k_, q_, scores_, kl::round_up(count, kTileRows), block.width, p_.columns);
+        kl::multiply_in_parts(k_, q_, scores_, kl::round_up(count, kTileRows), block.width, p_.columns);
         kl::finish_scores(p_, block, from, count, scores_);
         kl::with_width(block, [&](auto width) { weigh(width, count); });
         if (p_.dropout.active) {
@@ -63,13 +63,19 @@ private:
             top_[m] = top[m];
             total_[m] *= shrink[m];
         }
-        for (int64_t j = 0; j < count; ++j) {
-            Wide* const row = scores_.row(j);
+        for (int64_t j = 0; j < count; j += kTileRows) {
+            // A few weights are added up apart, so that rounding errors grow less.
+            Wide part[kQueries] = {};
+            for (int64_t i = j; i < std::min(j + kTileRows, count); ++i) {
+                Wide* const row = scores_.row(i);
 #pragma omp simd
-            for (int64_t m = 0; m < width; ++m) {
-                row[m] = kl::exp_neg(row[m] - base[m]);
-                total_[m] += row[m];
+                for (int64_t m = 0; m < width; ++m) {
+                    row[m] = kl::exp_neg(row[m] - base[m]);
+                    part[m] += row[m];
+                }
             }
+#pragma omp simd
+            for (int64_t m = 0; m < width; ++m) total_[m] += part[m];
         }
         for (int64_t d = 0; d < padded_; ++d) {
             Wide* const row = sums_.row(d);
@@ -165,7 +171,7 @@ private:
         const int64_t rows = kl::round_up(count, kTileRows), width = block.width, place = from - first_;
         const bool through_scores = g_.dq.start || g_.dk.start || g_.dbias;
         kl::load_keys(p_.k, block.batch, block.group, from, count, p_.columns, k_);
-        kl::multiply<false, false>(k_, q_, weights_, rows, width, p_.columns);
+        kl::multiply_in_parts(k_, q_, weights_, rows, width, p_.columns);
         kl::finish_scores(p_, block, from, count, weights_);
         for (int64_t j = count; j < rows; ++j) std::fill(weights_.row(j), weights_.row(j) + width, -kInfinity);
         kl::with_width(block, [&](auto width) {
@@ -177,7 +183,7 @@ private:
         });
         if (through_scores) {
             kl::load_keys(p_.v, block.batch, block.group, from, count, p_.columns, v_);
-            kl::multiply<false, false>(v_, dy_, slopes_, rows, width, p_.columns);
+            kl::multiply_in_parts(v_, dy_, slopes_, rows, width, p_.columns);
         }
         if (p_.dropout.active) {
             kl::draw_factors(p_, block, from, count, factors_);

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from kernellab.build.cuda import same_device
 from kernellab.ops.attention.settings import Settings, new_like, new_lse
-from kernellab.ops.attention.triton_tiles import LN2, LOG2E, load_tile, visible
+from kernellab.ops.attention.triton_tiles import LN2, LOG2E, hide, load_tile
 from kernellab.ops.floats import require_float
 from kernellab.ops.gpus import sm_count
 from kernellab.ops.gradients import Tensors
@@ -125,8 +125,9 @@ def attend_split(
             pair = exists[:, None] & (j < split_end)[None, :]
             bias = tl.load(bias_row_ptr + j.to(tl.int64)[None, :] * bias_column, mask=pair, other=0.0)
             scores += bias.to(tl.float32) * LOG2E
-        seen = visible(j[None, :] - query[:, None], first, last, HAS_FIRST, HAS_LAST) & (j < split_end)[None, :]
-        scores = tl.where(seen, scores, -float("inf"))
+        scores = hide(
+            scores, query[:, None], j[None, :], first, last, split_end, -float("inf"), HAS_FIRST, HAS_LAST, True
+        )
         higher = tl.maximum(peak, tl.max(scores, axis=1))
         base = finite(higher)
         weights = tl.exp2(scores - base[:, None])

@@ -119,12 +119,7 @@ private:
 
     template <int SIZE, int VECTORS>
     void add_values(Matrix<const Wide> values, int64_t count, int64_t first, int64_t d) {
-        Vector sums[SIZE][VECTORS];
-        const auto place = [&](int m, int i) { return reinterpret_cast<Vector*>(sums_.row(first + m) + d) + i; };
-#pragma GCC unroll 8
-        for (int m = 0; m < SIZE; ++m)
-#pragma GCC unroll 8
-            for (int i = 0; i < VECTORS; ++i) sums[m][i] = *place(m, i);
+        Vector sums[SIZE][VECTORS] = {};
         for (int64_t j = 0; j < count; ++j) {
             const UnalignedVector* const row = reinterpret_cast<const UnalignedVector*>(values.row(j) + d);
 #pragma GCC unroll 8
@@ -135,13 +130,17 @@ private:
 #pragma GCC unroll 8
         for (int m = 0; m < SIZE; ++m)
 #pragma GCC unroll 8
-            for (int i = 0; i < VECTORS; ++i) *place(m, i) = sums[m][i];
+            for (int i = 0; i < VECTORS; ++i)
+                reinterpret_cast<Vector*>(sums_.row(first + m) + d)[i] += sums[m][i];
     }
 
     template <int SIZE>
     void add_value(Matrix<const Wide> values, int64_t count, int64_t first, int64_t d) {
-        for (int m = 0; m < SIZE; ++m)
-            for (int64_t j = 0; j < count; ++j) sums_.row(first + m)[d] += scores_.row(first + m)[j] * values.row(j)[d];
+        for (int m = 0; m < SIZE; ++m) {
+            Wide sum = 0;
+            for (int64_t j = 0; j < count; ++j) sum += scores_.row(first + m)[j] * values.row(j)[d];
+            sums_.row(first + m)[d] += sum;
+        }
     }
 
     const Problem& p_;

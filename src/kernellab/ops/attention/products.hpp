@@ -1,6 +1,7 @@
 // Products of matrices that are in cache: the inner loops of ops that are made of such products.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -67,7 +68,7 @@ inline void multiply_tile(Matrix<const Wide> a, Matrix<const Wide> b, Matrix<Wid
 #pragma GCC unroll 8
     for (int i = 0; i < kTileRows; ++i)
 #pragma GCC unroll 8
-        for (int j = 0; j < VECTORS; ++j) sums[i][j] = ADD ? reinterpret_cast<const Vector*>(c.row(i))[j] : Vector{};
+        for (int j = 0; j < VECTORS; ++j) sums[i][j] = Vector{};
     for (int64_t k = 0; k < depth; ++k) {
         Vector right[VECTORS];
 #pragma GCC unroll 8
@@ -82,7 +83,11 @@ inline void multiply_tile(Matrix<const Wide> a, Matrix<const Wide> b, Matrix<Wid
 #pragma GCC unroll 8
     for (int i = 0; i < kTileRows; ++i)
 #pragma GCC unroll 8
-        for (int j = 0; j < VECTORS; ++j) reinterpret_cast<Vector*>(c.row(i))[j] = sums[i][j];
+        for (int j = 0; j < VECTORS; ++j) {
+            Vector& out = reinterpret_cast<Vector*>(c.row(i))[j];
+            // Added at the end: a sum of parts has smaller rounding errors than one that goes through all of them.
+            out = ADD ? out + sums[i][j] : sums[i][j];
+        }
 }
 
 // C = A·B, or C += A·B. If TRANSPOSED, A is in memory with its columns as rows. `rows` is a multiple of kTileRows,
@@ -109,6 +114,15 @@ void multiply(Matrix<const Wide> a, Matrix<const Wide> b, Matrix<Wide> c, int64_
     if constexpr (kVectorBytes > 16)
         if (columns - j >= kFewestLanes)
             add_columns(std::integral_constant<int, 16>{}, std::integral_constant<int, 1>{});
+}
+
+// C = A·B, the sums in parts.
+inline void multiply_in_parts(Matrix<const Wide> a, Matrix<const Wide> b, Matrix<Wide> c, int64_t rows, int64_t columns,
+                              int64_t depth) {
+    constexpr int64_t kPart = 64;
+    multiply<false, false>(a, b, c, rows, columns, std::min(kPart, depth));
+    for (int64_t k = kPart; k < depth; k += kPart)
+        multiply<false, true>({a.start + k, a.pitch}, b.below(k), c, rows, columns, std::min(kPart, depth - k));
 }
 
 }  // namespace kl
