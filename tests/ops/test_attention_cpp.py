@@ -68,7 +68,7 @@ def test_results_and_gradients_are_as_exact_as_those_of_the_readable_algorithm(s
 @pytest.mark.parametrize("size", ["one block", "few queries"])
 def test_bfloat16_is_rounded_at_the_end_alone(size):
     op = kl.ops.attention
-    inputs, upstream = make(SIZES[size], torch.bfloat16, biased=True)
+    inputs, _ = make(SIZES[size], torch.bfloat16, biased=True)
     exact = [x.double() for x in inputs]
     y = op["cpp"](*inputs, causal="bottom_right")
     expected = op.reference(*exact, causal="bottom_right")
