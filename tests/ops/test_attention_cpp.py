@@ -113,9 +113,8 @@ def test_results_and_gradients_are_the_same_bits_with_any_number_of_threads(size
             results.append(value_and_gradients(kl.ops.attention["cpp"], inputs, upstream, causal="top_left"))
     finally:
         torch.set_num_threads(before)
-    assert all(
-        torch.equal(x, y) for other in results[1:] for x, y in zip(sum(results[0], ()), sum(other, ()), strict=True)
-    )
+    first, *others = ([*values, *gradients] for values, gradients in results)
+    assert all(torch.equal(x, y) for other in others for x, y in zip(first, other, strict=True))
 
 
 LAYOUTS = {

@@ -29,7 +29,8 @@ class SingleHeadAttention(torch.autograd.Function):
         ctx: _Context, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False
     ) -> torch.Tensor:
         ctx.settings = Settings(causal="top_left" if is_causal else None)
-        y, lse = (x.squeeze(1) for x in tiled.forward(*_as_heads(q, k, v), None, ctx.settings))
+        queries, keys, values = _as_heads(q, k, v)
+        y, lse = (x.squeeze(1) for x in tiled.forward(queries, keys, values, None, ctx.settings))
         ctx.save_for_backward(q, k, v, y, lse)
         return y
 
