@@ -247,7 +247,7 @@ def _loss_table(found: list[Timed]) -> Iterator[str]:
     for each in found:
         for impl, median_us in each.times.items():
             share = each.bytes[impl] / each.bytes["torch"] if each.bytes.get("torch") else None
-            ratio = _interval(each.speedup(impl, "torch" if "torch" in each.times else None), "torch")
+            ratio = _interval(each.speedup(impl, _torch(each)), "torch") if impl != "torch" else "–"
             memory = [words.memory(each.bytes[impl]), f"{share:.1%}" if share else "–"]
             yield _line([each.size, each.pass_name, impl, words.duration(median_us), ratio, *memory])
     yield from _absent(found)
@@ -271,7 +271,7 @@ def _gelu_misses(found: list[Timed]) -> list[str]:
 
 def _loss_misses(found: list[Timed]) -> list[str]:
     first = next(each for each in found if each.pass_name == "both")
-    speedup = first.speedup("triton", "torch" if "torch" in first.times else None)
+    speedup = first.speedup("triton", _torch(first))
     if speedup is None:
         return [f"linear_cross_entropy {first.size}: no time of triton or torch"]
     missed = []
@@ -281,6 +281,10 @@ def _loss_misses(found: list[Timed]) -> list[str]:
     if share >= MEMORY_GOAL:
         missed.append(f"linear_cross_entropy {first.size} takes {share:.1%} of torch's memory")
     return missed
+
+
+def _torch(each: Timed) -> str | None:
+    return "torch" if "torch" in each.times else None
 
 
 def _interval(speedup: tuple[float, float] | None, over: str | None) -> str:
@@ -300,7 +304,7 @@ def print_candidates(out: Path, step: Step) -> None:
     for each in timed(out / step.name / "run", ("both",) if "both" in step.command else ("forward",)):
         print(f"{step.name} {each.size} {each.pass_name}")
         for impl in sorted(each.times, key=each.times.__getitem__):
-            ratio = _interval(each.speedup(impl, "torch" if "torch" in each.times else None), "torch")
+            ratio = _interval(each.speedup(impl, _torch(each)), "torch")
             print(f"  {words.duration(each.times[impl]):>10}  {ratio:24} {impl}")
         for impl, why in each.absent.items():
             print(f"           –  {impl}: {why[:100]}")

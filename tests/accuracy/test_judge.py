@@ -124,7 +124,10 @@ def _differs(prepared, number, other):
 
 
 # Ops whose values are like those of another.
-RELATIVES = {"add", "square", "silu", "swiglu", "geglu", "dropout_add", "log_softmax", "rms_norm", "add_rms_norm"}
+RELATIVES = {
+    *("add", "square", "silu", "swiglu", "geglu", "dropout_add", "log_softmax", "rms_norm", "add_rms_norm"),
+    *("linear_gelu", "linear_cross_entropy"),
+}
 
 
 @pytest.mark.parametrize(

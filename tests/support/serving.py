@@ -11,6 +11,9 @@ from kernellab.library import operators
 OPERATORS = {name.lower(): value for name, value in vars(operators).items() if isinstance(value, operators.Operator)}
 # Dropout draws anew in every call: PyTorch serves it in compiled code, and no call is repeated.
 DETERMINISTIC = OPERATORS.keys() - {"dropout_add"}
+# A matmul takes longer than the host: there is no CUDA C++ for these, and their calls are not repeated.
+WITH_MATMUL = {"linear_gelu", "linear_cross_entropy"}
+REPEATED = DETERMINISTIC - WITH_MATMUL
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 

@@ -20,7 +20,7 @@ from kernellab.build import cuda
 from kernellab.launcher import build
 from kernellab.launcher.repetition import LAUNCHER
 from kernellab.ops import gpus
-from support.serving import OPERATORS, own_table, rule
+from support.serving import OPERATORS, WITH_MATMUL, own_table, rule
 from support.simt import Gpu, build_kernels, function_of
 
 NAMES = (
@@ -122,7 +122,7 @@ def launching(driver: StandinDriver, extension) -> Iterator[StandinDriver]:
         return SimpleNamespace(handle=driver.launch(kernel, *rest))
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(own_table("".join(rule(op, "cuda", "cuda") for op in OPERATORS)))
+        stack.enter_context(own_table("".join(rule(op, "cuda", "cuda") for op in OPERATORS.keys() - WITH_MATMUL)))
         stack.enter_context(mock.patch.object(cuda.Kernel, "_launch", launch))
         stack.enter_context(
             mock.patch("kernellab.ops.cross_entropy.cuda.arrivals", lambda device: gpus._arrivals(device, 0))
@@ -136,5 +136,5 @@ def launching(driver: StandinDriver, extension) -> Iterator[StandinDriver]:
 
 def build_for(*calls: Callable[[], object]) -> None:
     """Build the kernels of these calls."""
-    with own_table("".join(rule(op, "cuda", "cuda") for op in OPERATORS)):
+    with own_table("".join(rule(op, "cuda", "cuda") for op in OPERATORS.keys() - WITH_MATMUL)):
         build_kernels(*((AMPERE, call) for call in calls))
