@@ -67,8 +67,8 @@ def steps(*, quick_check: bool) -> list[Step]:
     bias = ("--opt", "bias=true", "--opt", "approximate=tanh")
     timing = ("--dtype", "bfloat16", "--timeout", "600", "--seconds", "1")
     gelu = ("bench", f"{OPS}:linear_gelu", "--shape", ",".join(GELU_SIZES), *bias, *timing)
-    loss = ("bench", "linear_cross_entropy", "--shape", ",".join(LOSS_SIZES), *timing)
-    loss_impls = "torch,compile,triton,triton-recompute"
+    loss = ("bench", f"{OPS}:linear_cross_entropy", "--shape", ",".join(LOSS_SIZES), *timing)
+    loss_impls = "torch,torch-chunked,compile,triton,triton-recompute"
     separate = ",".join(SEPARATE)
     return [
         Step("check-gelu", ("check", "linear_gelu", "--impl", "torch,torch-epilogue,triton", *check)),

@@ -184,7 +184,7 @@ def join_losses(
     own = tl.zeros([ROWS], tl.float32)
     logit_sum = tl.zeros([ROWS], tl.float32)
     for part in range(0, parts):
-        place = partial_ptr + part * 4 * rows + row
+        place = partial_ptr + tl.cast(part, tl.int64) * 4 * rows + row
         part_peak = tl.load(place, mask=exists, other=0.0)
         part_total = tl.load(place + rows, mask=exists, other=1.0)
         own += tl.load(place + 2 * rows, mask=exists, other=0.0)
