@@ -1,4 +1,4 @@
-"""Attention by torch's FlexAttention, which torch.compile turns into a kernel on a GPU: it is `compile`."""
+"""Attention by torch's FlexAttention, which torch.compile makes a kernel of on a GPU: the implementation `compile`."""
 
 from __future__ import annotations
 

@@ -74,8 +74,7 @@ def forward(
             total = total * shrink + weights.sum(dim=-1)
             if dropout is not None:
                 weights = weights * dropout[..., rows, cols]
-            # The kernels multiply in the dtype of the inputs; so does this.
-            weighted = weighted * shrink[..., None] + _wide(weights.to(v.dtype)) @ _wide(values[..., cols, :])
+            weighted = weighted * shrink[..., None] + weights @ _wide(values[..., cols, :])
             peak = higher
         y[..., rows, :] = (weighted / torch.where(total == 0, 1.0, total)[..., None]).to(y.dtype)
         lse[..., rows] = _finite(peak) + torch.log(total)
@@ -111,11 +110,10 @@ def backward(
             weights = torch.exp(tiles.scores(rows, cols) - _finite(lse[..., rows])[..., None])
             dweights = upstream_rows @ _wide(values[..., cols, :]).transpose(-1, -2)
             factors = 1.0 if dropout is None else dropout[..., rows, cols]
-            dv[..., cols, :] += _wide((weights * factors).to(v.dtype)).transpose(-1, -2) @ upstream_rows
+            dv[..., cols, :] += (weights * factors).transpose(-1, -2) @ upstream_rows
             dscores = weights * (dweights * factors - delta[..., rows, None])
             if dbias is not None:
                 dbias[..., rows, cols] = dscores.to(dbias.dtype)
-            dscores = _wide(dscores.to(q.dtype))
             dq[..., rows, :] += dscores @ _wide(keys[..., cols, :]) * tiles.scale
             dk[..., cols, :] += dscores.transpose(-1, -2) @ _wide(q[..., rows, :]) * tiles.scale
     # Heads of a group share a head of k and v, whose gradient is the sum of theirs.
