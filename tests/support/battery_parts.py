@@ -80,7 +80,7 @@ def choose(trials: list[Trial], part: int, parts: int) -> list[Trial]:
 
 def _is_long(trial: Trial, name: str) -> bool:
     limit = MOST_HEADS.get(name)
-    return limit is not None and trial.case.B * trial.case.H > limit
+    return limit is not None and limit < trial.case.B * trial.case.H
 
 
 def failures(name: str, part: int = 0, parts: int = 1) -> Iterator[str]:
