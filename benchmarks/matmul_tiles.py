@@ -83,7 +83,7 @@ def add_described(rows, cols, depth, stages, warps, halves, group, flat):
     tiles = Tiles(rows, cols, depth, stages, warps, halves, group, flat)
 
     def supports(case):
-        if not tiles.fits(2, shared_bytes(current_gpu())):
+        if tiles.shared_bytes(2, stays=True) > shared_bytes(current_gpu()):
             return "does not fit in shared memory"
         return is_16_bit_on_hopper(case)
 

@@ -40,10 +40,11 @@ class Tiles(NamedTuple):
     def number_for(self, rows: int, cols: int) -> int:
         return triton.cdiv(rows, self.rows) * triton.cdiv(cols, self.cols)
 
-    def fits(self, element_bytes: int, shared: int) -> bool:
+    def shared_bytes(self, element_bytes: int, *, stays: bool) -> int:
+        """`stays`: operands of the next tile are there while results are written. Otherwise these take their place."""
         operands = self.stages * (self.rows + self.cols) * self.depth * element_bytes
         results = self.rows * self.cols // (2 if self.halves else 1) * element_bytes
-        return operands + results <= shared
+        return operands + results if stays else max(operands, results)
 
 
 # By bytes of an element: the first that fits the GPU, and of which every SM gets one, is taken; else the last. float32
@@ -79,8 +80,8 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def choose(table: dict[int, tuple[Tiles, ...]], c: torch.Tensor) -> Tiles:
-    shared, sms = shared_bytes(c.device), sm_count(c.device)
-    fitting = [tiles for tiles in table[c.element_size()] if tiles.fits(c.element_size(), shared)]
+    most, sms, size = shared_bytes(c.device), sm_count(c.device), c.element_size()
+    fitting = [tiles for tiles in table[size] if tiles.shared_bytes(size, stays=table is DESCRIBED) <= most]
     return next((tiles for tiles in fitting if tiles.number_for(*c.shape) >= sms), fitting[-1])
 
 
