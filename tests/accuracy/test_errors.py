@@ -15,7 +15,8 @@ from kernellab.declaration.targets import shipped_names
 DTYPES = ["float32", "float16", "bfloat16"]
 
 
-SHAPES = {2: (48, 64), 3: (48, 32, 40), 5: (2, 6, 8, 40, 3)}  # by the number of dims; `...` stands for one
+# By the number of dims; `...` stands for one.
+SHAPES = {2: (48, 64), 3: (48, 32, 40), 5: (2, 6, 8, 40, 3), 6: (2, 4, 24, 16, 2, 32)}
 
 
 def _results(name, dtype):

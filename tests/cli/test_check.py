@@ -135,7 +135,7 @@ def test_json_is_one_document_and_nothing_else(klab):
     assert record["environment"]["packages"]["torch"]
     for result in record["results"]:
         assert result["derived"]["status"] == "ok"
-        assert result["derived"]["rules"] == 6
+        assert result["derived"]["rules"] == 7
 
 
 def test_dims_sweep_and_the_record_is_written_where_out_names(klab, tmp_path):

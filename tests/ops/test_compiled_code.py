@@ -13,6 +13,7 @@ ELEMENTWISE = [(4096, "bfloat16"), (4096, "float32")]
 WIDTHS = [(1024, "float32"), (4096, "bfloat16"), (16384, "float32"), (131072, "bfloat16")]
 ANYWHERE = (50257, "bfloat16")  # rows of 50257 elements of 2 bytes start anywhere
 OWN_SIZES = {
+    "attention": [(64, "bfloat16"), (128, "bfloat16"), (64, "float32")],
     "rope": [(128, "bfloat16"), (128, "float32")],
     "cross_entropy": [(4096, "float32"), ANYWHERE, (131072, "bfloat16")],
     "linear_gelu": [(1024, "bfloat16"), (4096, "bfloat16"), (4096, "float32")],
@@ -38,7 +39,7 @@ def main_sizes():
 
 @pytest.mark.parametrize(("name", "impl", "cols", "dtype", "arch"), list(main_sizes()))
 def test_nothing_is_spilled_and_rows_are_moved_in_16_bytes(name, impl, cols, dtype, arch):
-    rows = 64 if name == "rope" else 4096
+    rows = 64 if name in ("attention", "rope") else 4096
     # The last combination of options has all optional tensors, such as the weight of a norm.
     options = -1 if name.endswith("norm") else 0
     kernels = compiled(name, impl, cols=cols, rows=rows, dtype=dtype, arch=arch, options=options)

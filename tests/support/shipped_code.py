@@ -34,6 +34,8 @@ COLS = 1024
 # Of ops along the last dim: for a warp, for a block or a cluster of blocks, and too many to stay on an SM.
 WIDTHS = (100, COLS, 50_000, 1_000_000)
 FIRST_WITH_CLUSTERS = 90
+OWN_WIDTHS = {"attention": (40, 128, 256)}  # heads
+OLDEST_ARCH = {"attention": 80}
 # What distinguishes instantiations of one template with the same switches.
 TYPE_OR_NUMBER = re.compile(r"(const )?(float|__half|__nv_bfloat16)\*?|\d+")
 
@@ -136,9 +138,10 @@ def _variants(impl: str) -> Iterator[tuple[str, dict[str, int | bool]]]:
     for op in all_ops_with(impl):
         declared: Op = getattr(kl.ops, op)
         for options in range(len(options_of(declared))):
-            for cols in WIDTHS if declared.reduces else (COLS,):
+            widths = OWN_WIDTHS.get(op, WIDTHS if declared.reduces else (COLS,))
+            for cols in widths:
                 yield op, {"cols": cols, "options": options}
-            yield op, {"options": options, "strided": True}
+            yield op, {"cols": COLS if COLS in widths else widths[0], "options": options, "strided": True}
 
 
 def _named(
@@ -149,6 +152,8 @@ def _named(
     choices: dict,
     skipping: contextlib.AbstractContextManager[None] | None = None,
 ) -> Iterator[tuple[str, Compiled]]:
+    if int(arch) < OLDEST_ARCH.get(op, 0):
+        return
     said = " ".join(f"{name}={value}" for name, value in choices.items())
     for number, kernel in enumerate(_compile(op, impl, dtype=dtype, arch=arch, **choices, skipping=skipping)):
         yield f"{op} {impl} {number} {kernel.kernel} {said} {dtype} sm_{arch}", kernel

@@ -22,8 +22,9 @@ from kernellab.ops.attention.triton_backward import (
     attention_prepare,
 )
 from kernellab.ops.attention.triton_forward import attention_forward
-from kernellab.ops.attention.triton_sizes import WIDEST_HEAD, Sizes, sizes_for
+from kernellab.ops.attention.triton_sizes import OLDEST_GPU, WIDEST_HEAD, Sizes, sizes_for
 from kernellab.ops.floats import require_float
+from kernellab.ops.gpus import capability
 from kernellab.ops.gradients import Given, Tensors
 from kernellab.ops.layout import with_unit_columns
 
@@ -301,6 +302,8 @@ def _require_supported(q: torch.Tensor) -> None:
     require_float(q, "attention")
     if q.shape[-1] > WIDEST_HEAD:
         raise ValueError(f"attention: heads have {q.shape[-1]} columns, and the kernels take {WIDEST_HEAD} at most")
+    if q.is_cuda and capability(q.device) < OLDEST_GPU:  # their tiles do not fit into its shared memory
+        raise ValueError("attention: the kernels need a GPU of compute capability 8.0 or later: use torch")
 
 
 # The arguments of launches -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import torch
 
 from kernellab.ops.gpus import capability
 
-WIDEST_HEAD = 256
+WIDEST_HEAD, OLDEST_GPU = 256, (8, 0)
 PASSES = ("forward", "keys", "queries", "atomic")  # the last one is that of the keys, which adds to dq too
 
 
@@ -33,7 +33,7 @@ _Table = dict[str, tuple[Sizes, Sizes, Sizes]]
 
 _HOPPER_16_BITS: _Table = {
     "forward": (
-        Sizes(128, 128, 4, 2, True),  # 2 blocks on an SM: one multiplies while the other one takes exponentials
+        Sizes(128, 64, 4, 3, True),  # 2 blocks on an SM: one multiplies while the other one takes exponentials
         Sizes(128, 128, 8, 2, True),  # scores and y take 64 registers each; 64 keys would read k and v as often
         Sizes(128, 64, 8, 2, True),  # y takes 128 registers, scores 32
     ),
