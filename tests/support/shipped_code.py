@@ -34,7 +34,8 @@ COLS = 1024
 # Of ops along the last dim: for a warp, for a block or a cluster of blocks, and too many to stay on an SM.
 WIDTHS = (100, COLS, 50_000, 1_000_000)
 FIRST_WITH_CLUSTERS = 90
-OWN_WIDTHS = {"attention": (40, 128, 256)}  # heads
+# Of attention, whose kernels have thousands of lines: one width, without options and with all of them.
+OWN_WIDTHS = {"attention": (128,)}
 OLDEST_ARCH = {"attention": 80}
 # What distinguishes instantiations of one template with the same switches.
 TYPE_OR_NUMBER = re.compile(r"(const )?(float|__half|__nv_bfloat16)\*?|\d+")
@@ -137,7 +138,8 @@ def _variants(impl: str) -> Iterator[tuple[str, dict[str, int | bool]]]:
     """(op, choices) that lead to every kernel of an implementation."""
     for op in all_ops_with(impl):
         declared: Op = getattr(kl.ops, op)
-        for options in range(len(options_of(declared))):
+        count = len(options_of(declared))
+        for options in (0, count - 1) if op in OWN_WIDTHS else range(count):
             widths = OWN_WIDTHS.get(op, WIDTHS if declared.reduces else (COLS,))
             for cols in widths:
                 yield op, {"cols": cols, "options": options}
