@@ -1,7 +1,7 @@
 """How large the tiles of the Triton kernels are, and with how many warps and stages they run: one table.
 
-Nothing is tuned at run time. `python benchmarks/attention.py OUT --tune` times other sizes on a GPU. The reasons given
-here are what the compiled code shows: registers of a thread, shared memory of a block, spills. None was timed yet.
+Nothing is tuned at run time. The reasons given here are what the compiled code shows: registers of a thread, shared
+memory of a block, spills. None was timed yet.
 """
 
 from __future__ import annotations
